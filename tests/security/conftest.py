@@ -8,8 +8,8 @@ import pytest
 
 from orchid.assembly import first_files
 from orchid.assembly import server as assembly
+from orchid.features.token_keys.files.signing_key_file import create as create_signing_key
 from orchid.kernel.base.clock import SystemClock
-from orchid.kernel.settings import data_directory
 from tests.api.world import Api, api, settings
 from tests.security.listening import listening
 from tests.unit.features.beside import MovingClock
@@ -20,8 +20,8 @@ from tests.unit.kernel.http.listening import Running
 def server_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("secured") / "data"
     chosen = settings(directory)
-    files = first_files.prepare(chosen, SystemClock().now())
-    data_directory.make_signing_key(files, chosen)
+    first_files.prepare(chosen, SystemClock().now())
+    create_signing_key(chosen, shares=True)
     return directory
 
 

@@ -21,12 +21,12 @@ from orchid.features.accounts.kinds.token_request import (
 from orchid.features.accounts.kinds.token_review import TokenReview, TokenReviewSpec
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.sign_in.authenticators.static_token import StaticTokenAuthenticator
+from orchid.features.token_keys.files.signing_key_file import create as create_signing_key
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.keys import generate
 from orchid.kernel.credentials.secret import SecretValue as Hidden
 from orchid.kernel.http.messages import HttpRequest, Peer, Response
-from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import check
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.store.etcd.store import EtcdStore
@@ -85,8 +85,8 @@ def test_what_the_server_makes_is_for_its_owner_alone(server_files: Path) -> Non
 def own_files(tmp_path: Path) -> Path:
     directory = tmp_path / "data"
     chosen = settings(directory)
-    files = first_files.prepare(chosen, SystemClock().now())
-    data_directory.make_signing_key(files, chosen)  # as an earlier version, or `orchid init`
+    first_files.prepare(chosen, SystemClock().now())
+    create_signing_key(chosen, shares=True)  # as an earlier version, or `orchid init`
     return directory
 
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid.features.accounts.kinds.token_review import accepted
 from orchid.features.accounts.token_issuer import TokenIssuer
 from orchid.features.token_keys import followed_keys
+from orchid.features.token_keys.files.signing_key_file import signing_key_file
 from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.kernel.access.authenticators.audiences import shared
 from orchid.kernel.credentials import keys
@@ -148,7 +149,9 @@ async def test_no_forged_token_gets_in(server: Api) -> None:
     """
     await server.account("robot")
     good = await server.token("robot")
-    key = serialization.load_pem_private_key(server.server.files.signing_key.read_bytes(), None)
+    key = serialization.load_pem_private_key(
+        signing_key_file(server.server.settings).read_bytes(), None
+    )
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert await gets_in(server, good)
 
@@ -163,7 +166,7 @@ async def test_a_rightly_signed_token_of_another_issuer_is_not_ours(server: Api)
     """Our key under another's name is nobody's token; the name is compared as a whole string."""
     await server.account("robot")
     good = await server.token("robot")
-    signing = keys.load_signing_key(server.server.files.signing_key)
+    signing = keys.load_signing_key(signing_key_file(server.server.settings))
     claims = json.loads(base64.urlsafe_b64decode(good.split(".")[1] + "=="))
 
     for issuer in (f"{ISSUER}/", ISSUER.upper(), f"{ISSUER}.evil", ISSUER[:-1], "", [ISSUER]):

@@ -7,7 +7,10 @@ A feature with such files is one line here. This file imports nothing else of a 
 import datetime
 from typing import Final, Protocol
 
+from orchid.features.authorities.settings import stores_authority
 from orchid.features.ledger.key_files import create as create_ledger_key
+from orchid.features.sealing.key_file import create as create_sealing_key
+from orchid.features.token_keys.files.signing_key_file import create as create_signing_key
 from orchid.kernel.settings import data_directory
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
@@ -19,7 +22,11 @@ class Create(Protocol):
     def __call__(self, settings: Settings, *, shares: bool) -> None: ...
 
 
-CREATED: Final[tuple[Create, ...]] = (create_ledger_key,)
+CREATED: Final[tuple[Create, ...]] = (
+    create_signing_key,
+    create_ledger_key,
+    create_sealing_key,
+)
 
 
 def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False) -> DataDirectory:
@@ -28,7 +35,8 @@ def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False)
     Only for the server that has the store open: its lock excludes a second server. `shares`: also
     files that servers over one etcd share, and that a start would take from the store.
     """
-    files = data_directory.prepare(settings, now, shares=shares)
+    is_stored = stores_authority(settings)
+    files = data_directory.prepare(settings, now, stores_authority=is_stored, shares=shares)
     with data_directory.as_bad_settings(settings):
         for create in CREATED:
             create(settings, shares=shares)

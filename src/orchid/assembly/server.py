@@ -79,7 +79,7 @@ class Assembly:
         self.clock, self.random, self.offload = SystemClock(), SystemRandomness(), Offload()
         self.wanted_controllers = wanted_controllers(settings)
         stored = stored_kinds(settings.naming)
-        self.store = encryption = encrypted(store, settings, files, stored)
+        self.store = encryption = encrypted(store, settings, stored)
         # A store in this process needs no probe: it cannot hang without us.
         self.probe = StoreProbe(self.store) if settings.given.etcd_servers else None
         self.feed = Feed(self.store, Catalog(stored), self.clock.monotonic, sole_writer=sole_writer)

@@ -13,6 +13,8 @@ from orchid.assembly import first_files, lifecycle, setting_files
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import has_sealed, opened_audit, opened_store
 from orchid.features.ledger.own_log import sequenced
+from orchid.features.sealing.key_file import lost_sealing_key, makes_sealing_key
+from orchid.features.sealing.settings import is_unsealed
 from orchid.kernel.base import helper_process, process_memory
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.http.listener import bind
@@ -34,9 +36,9 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     async with contextlib.AsyncExitStack() as opened:
         # The store comes first: with its lock, only one server writes files in the directory.
         store = await opened.enter_async_context(opened_store(settings, clock))
-        if data_directory.makes_sealing_key(settings) and await has_sealed(store):
-            raise BadSettings(data_directory.lost_sealing_key(settings))
-        if settings.is_unsealed and await has_sealed(store):
+        if makes_sealing_key(settings) and await has_sealed(store):
+            raise BadSettings(lost_sealing_key(settings))
+        if is_unsealed(settings.given) and await has_sealed(store):
             raise BadSettings(
                 "--encryption-provider-config: the store has Secrets that are sealed; start with "
                 "the file that has their keys"

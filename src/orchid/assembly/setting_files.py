@@ -6,6 +6,7 @@ names a file. Files that are not given are not read.
 """
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -103,9 +104,12 @@ def refused_credentials(settings: Settings, files: DataDirectory) -> Iterator[st
 
     Files that cannot be read are reported elsewhere.
     """
-    for find in (unverified_tokens, unaccepted_clients):
+    for check in (
+        functools.partial(unverified_tokens, settings),
+        functools.partial(unaccepted_clients, settings, files),
+    ):
         try:
-            if refused := find(settings, files):
+            if refused := check():
                 yield refused
         except (Refusal, ValueError):
             continue

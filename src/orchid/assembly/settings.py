@@ -17,13 +17,16 @@ from orchid.features.ledger.settings import LedgerSettings
 from orchid.features.notices.settings import ReceiverSettings
 from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.rights.settings import RightsSettings
+from orchid.features.sealing.settings import SealingSettings
 from orchid.features.sign_in.settings import SignInSettings
+from orchid.features.token_keys.settings import TokenKeySettings
 from orchid.kernel.settings import reading
 from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.section import Section, joined
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
     SignInSettings,
+    TokenKeySettings,
     AccountSettings,
     ExchangeSettings,
     RightsSettings,
@@ -32,6 +35,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     ApprovingSettings,
     ReceiverSettings,
     ConsoleSettings,
+    SealingSettings,
     LedgerSettings,
 )
 EverySetting: Final = joined(SECTIONS)

@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from orchid.assembly import first_files
 from orchid.assembly.setting_files import (
     READERS,
     problems,
@@ -288,7 +289,7 @@ def test_settings_under_which_a_server_refuses_its_own_credentials_are_named(
     """A signing key that does not verify, and an authority that clients may not have."""
     data = str(tmp_path / "data")
     usual = check(written(data_dir=data))
-    files = data_directory.prepare(usual, NOW)
+    files = first_files.prepare(usual, NOW)
     other = Authority.create("other", now=NOW)
     (tmp_path / "other.crt").write_bytes(other.certificate_pem)
     key = tmp_path / "new.key"

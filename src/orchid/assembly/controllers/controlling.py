@@ -12,6 +12,7 @@ from datetime import timedelta
 from orchid.assembly.features import FEATURES
 from orchid.features.authorities.file_signers import signers
 from orchid.features.revocation.settings import RevocationSettings
+from orchid.features.token_keys.files.signing_key_file import signing_key_file
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.context import Context
 from orchid.kernel.credentials import keys as key_files
@@ -73,12 +74,12 @@ def _parts(settings: Settings, server: Context | None) -> dict[type, object]:
     }
 
 
-def file_token_issuer(settings: Settings, files: DataDirectory) -> Callable[[], TokenSigner]:
+def file_token_issuer(settings: Settings) -> Callable[[], TokenSigner]:
     """The signer of tokens in Secrets by the key file, read when it is needed."""
     naming = settings.naming
 
     def issuer() -> TokenSigner:
-        key = key_files.load_signing_key(files.signing_key)
+        key = key_files.load_signing_key(signing_key_file(settings))
         return TokenSigner(key, naming.legacy_issuer, naming.private_claim)
 
     return issuer

@@ -50,7 +50,7 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
     reviews = subject_access_review.declare(naming, Union())
     catalog = Catalog([*stored_kinds(naming), *reviews])
     clients = RemoteClients(remote, catalog, naming)
-    of_files = file_token_issuer(settings, files)
+    of_files = file_token_issuer(settings)
     keys = RemoteKeys(clients(LEADER), naming, of_files)
     await _read_first(keys, stop)
     context = controller_context(

@@ -19,12 +19,17 @@ import apsw
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.setting_files import certificate_files, problems
 from orchid.features.authorities.file_signers import unaccepted_clients
+from orchid.features.authorities.settings import stores_authority
 from orchid.features.ledger import status as ledger_status
 from orchid.features.ledger.key_files import ledger_key_files
 from orchid.features.revoking import revocation_file
 from orchid.features.sealing.encryption import InvalidEncryption, read_configuration
+from orchid.features.sealing.key_file import sealing_key_file
+from orchid.features.sealing.settings import is_unsealed
 from orchid.features.sign_in.settings import SignInSettings
+from orchid.features.token_keys.files.signing_key_file import signing_key_file
 from orchid.features.token_keys.followed_keys import unverified_tokens
+from orchid.features.token_keys.settings import stores_token_keys
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.files import UNREADABLE, read_private, refuse_exposed
@@ -71,10 +76,11 @@ def key_files(here: Installation) -> Iterator[Finding]:
     elsewhere = [*(each.key for each in signing), options.etcd_keyfile]
     files = here.files
     paths = [*ledger_key_files(here.settings), files.serving_key]
-    if not here.settings.stores_authority or files.ca_key.exists():
+    if not stores_authority(here.settings) or files.ca_key.exists():
         paths.append(files.ca_key)
-    if not here.settings.stores_token_keys or files.signing_key.exists():
-        paths.append(files.signing_key)
+    signing_key = signing_key_file(here.settings)
+    if not stores_token_keys(here.settings.given) or signing_key.exists():
+        paths.append(signing_key)
     paths += [files.kubeconfig, *(Path(path) for path in elsewhere if path)]
     problems = {path: problem for path in paths if (problem := _unreadable(path))}
     for path, problem in problems.items():
@@ -107,7 +113,7 @@ def _is_reissued(path: Path, here: Installation) -> bool:
 def certificates_and_keys(here: Installation) -> Iterator[Finding]:
     """Certificates match their keys."""
     files = here.files
-    is_stored = here.settings.stores_authority
+    is_stored = stores_authority(here.settings)
     if _unreadable(files.serving_key) or (not is_stored and _unreadable(files.ca_key)):
         return  # already reported
     if _is_reissued(files.serving_certificate, here):
@@ -168,14 +174,14 @@ def client_authority(here: Installation) -> Iterator[Finding]:
 
 def token_keys(here: Installation) -> Iterator[Finding]:
     """The key that signs tokens also verifies them."""
-    if here.settings.stores_token_keys:
+    if stores_token_keys(here.settings.given):
         yield good("token keys are stored as SigningKey objects")
         return
-    if _unreadable(here.files.signing_key):
+    if _unreadable(signing_key_file(here.settings)):
         return  # already reported
     try:
-        problem = unverified_tokens(here.settings, here.files)
-        algorithm = keys.load_signing_key(here.files.signing_key).algorithm
+        problem = unverified_tokens(here.settings)
+        algorithm = keys.load_signing_key(signing_key_file(here.settings)).algorithm
     except Refusal as refusal:
         yield wrong(f"token keys: {refusal}")
         return
@@ -335,30 +341,30 @@ def side_files(here: Installation) -> Iterator[Finding]:
 
 def encryption(here: Installation) -> Iterator[Finding]:
     """Secrets, and with them the keys of authorities, are encrypted in the store."""
-    options = here.settings.given
-    if options.etcd_servers and not options.encryption_provider_config:
+    file = sealing_key_file(here.settings)
+    if is_unsealed(here.settings.given):
         yield wrong(
             "Secrets and keys of authorities are not encrypted in etcd",
             "start every server with the same --encryption-provider-config (`orchid init` makes "
             "one), then run `orchid rewrite`",
         )
-    elif problem := _unreadable(here.files.encryption):
+    elif problem := _unreadable(file):
         yield wrong(problem, "put it back from a copy: without it, Secrets cannot be read")
     elif count := _unopened(here):
         yield wrong(
             f"{count} values in {here.files.database} are sealed with keys that "
-            f"{here.files.encryption} does not have",
+            f"{file} does not have",
             "put back the file with their keys, from a copy",
         )
     else:
-        yield good(f"Secrets are encrypted as {here.files.encryption} says")
+        yield good(f"Secrets are encrypted as {file} says")
 
 
 def _unopened(here: Installation) -> int:
     """The number of values in the embedded store that no key of the file opens."""
     kinds = stored_kinds(here.settings.naming)
     try:
-        configuration = read_configuration(read_private(here.files.encryption), kinds)
+        configuration = read_configuration(read_private(sealing_key_file(here.settings)), kinds)
     except InvalidEncryption:
         return 0  # reported by the check of the sealing keys
     count = 0

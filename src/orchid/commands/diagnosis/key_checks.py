@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from orchid.features.token_keys.settings import TokenKeySettings, stores_token_keys
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.terminal import times
@@ -31,9 +32,9 @@ def stored_keys(here: Installation) -> Iterator[Finding]:
     yield from _public_only(here, stored)
     of_tokens = [key for key in stored if not key["spec"].get("authority")]
     for key in stored:
-        if key["spec"].get("authority") or here.settings.stores_token_keys:
+        if key["spec"].get("authority") or stores_token_keys(here.settings.given):
             yield _finding(key, here)
-    if not here.settings.stores_token_keys:
+    if not stores_token_keys(here.settings.given):
         return
     states = [key["spec"]["state"] for key in of_tokens]
     if ACTIVE not in states:
@@ -79,7 +80,7 @@ def _public_only(here: Installation, stored: list[dict[str, Any]]) -> Iterator[F
 def _ids_in_files(here: Installation) -> set[str]:
     """Ids of the keys in --service-account-key-file, as far as they can be read."""
     ids: set[str] = set()
-    for file in here.settings.given.service_account_key_file:
+    for file in here.settings.given.of(TokenKeySettings).service_account_key_file:
         with contextlib.suppress(OSError, Refusal):
             ids.update(key.kid for key in keys.load_verification_keys(Path(file)))
     return ids
@@ -113,5 +114,5 @@ def _is_file(key: dict[str, Any]) -> bool:
 
 
 def _is_overdue(since: datetime.datetime | None, here: Installation) -> bool:
-    period = here.settings.token_key_rotation
+    period = here.settings.given.of(TokenKeySettings).token_key_rotation.seconds
     return bool(period and since and (here.now - since).total_seconds() > OVERDUE * period)

@@ -18,7 +18,10 @@ from orchid.features.ledger.key_files import ledger_key_files
 from orchid.features.rights.settings import RightsSettings
 from orchid.features.sealing.commands import sealing_key
 from orchid.features.sealing.encryption import InvalidEncryption, key_names
+from orchid.features.sealing.key_file import sealing_key_file
+from orchid.features.sealing.settings import is_unsealed
 from orchid.features.sign_in.settings import SignInSettings
+from orchid.features.token_keys.settings import stores_token_keys
 from orchid.kernel.credentials.files import read_private
 from orchid.kernel.credentials.keys import read_private_key
 from orchid.kernel.credentials.refusals import Refusal
@@ -47,8 +50,8 @@ _REFUSED: Final = re.compile(r"^orchid_encryption_file_refused ([0-9.]+)$", re.M
 
 def sealing_keys(here: Installation) -> Iterator[Finding]:
     """Every value can be read with the file as it is, and the newest key is not too old."""
-    file = here.files.encryption
-    if here.settings.is_unsealed:
+    file = sealing_key_file(here.settings)
+    if is_unsealed(here.settings.given):
         return  # reported by the check of the encryption
     try:
         names = key_names(read_private(file))
@@ -85,7 +88,7 @@ def _sealing_key(
     number = counts.get(name, 0)
     text = f"{number} values are sealed with {name}"
     if not is_there:
-        return wrong(f"{text}, which {here.files.encryption} lacks", "put the key back")
+        return wrong(f"{text}, which {sealing_key_file(here.settings)} lacks", "put the key back")
     if name == "identity":
         return note(f"{number} values are in clear text")
     return good(text) if number else note(f"{text}: orchid key retire sealing/{name}")
@@ -176,7 +179,7 @@ def _client_certificate(
 
 def tokens_in_secrets(here: Installation) -> Iterator[Finding]:
     """Tokens in Secrets never end; they depend on their key for ever."""
-    if here.server is None or not here.settings.stores_token_keys:
+    if here.server is None or not stores_token_keys(here.settings.given):
         return
     keys: list[dict[str, Any]] = list(here.server.get(url_of(here.server)).get("items") or ())
     for key in keys:

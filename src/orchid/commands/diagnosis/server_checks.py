@@ -22,6 +22,8 @@ from orchid.commands.diagnosis.key_checks import stored_keys, url_of
 from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
 from orchid.features.rights.settings import RightsSettings
+from orchid.features.token_keys.files.signing_key_file import signing_key_file
+from orchid.features.token_keys.settings import stores_token_keys
 from orchid.kernel.base.version import __version__
 from orchid.kernel.credentials import keys
 from orchid.kernel.settings.checking import Settings
@@ -168,7 +170,7 @@ def issuer(here: Installation) -> Asked:
     missing = signing_kids(here.server, here) - {str(key.get("kid")) for key in published}
     if not missing:
         yield good(f"{address} publishes the key that signs tokens")
-    elif here.settings.stores_token_keys:
+    elif stores_token_keys(here.settings.given):
         yield wrong(
             f"{address} does not publish {len(missing)} of the token keys",
             "see --service-account-jwks-uri",
@@ -182,8 +184,8 @@ def issuer(here: Installation) -> Asked:
 
 def signing_kids(server: ServerConnection, here: Installation) -> set[str]:
     """The ids of the keys that sign tokens, now or next."""
-    if not here.settings.stores_token_keys:
-        return {keys.load_signing_key(here.files.signing_key).kid}
+    if not stores_token_keys(here.settings.given):
+        return {keys.load_signing_key(signing_key_file(here.settings)).kid}
     stored = server.get(url_of(server)).get("items", [])
     return {
         key["status"]["keyID"]

@@ -21,6 +21,8 @@ __all__ = ["configure", "run"]
 def run(arguments: argparse.Namespace) -> int:
     from orchid.assembly import first_files
     from orchid.features.ledger.key_files import ledger_key_files
+    from orchid.features.sealing.key_file import sealing_key_file
+    from orchid.features.token_keys.files.signing_key_file import signing_key_file
     from orchid.kernel.settings import data_directory
     from orchid.kernel.store.interface import AlreadyInUse, StoreUnusable
     from orchid.kernel.store.sqlite.file import hold
@@ -42,20 +44,28 @@ def run(arguments: argparse.Namespace) -> int:
         raise Complaint(str(problem), USAGE) from None
     finally:
         os.close(lock)
-    shared = (files.ca_certificate, files.ca_key, files.signing_key, *ledger_key_files(settings))
-    names = " ".join(path.name for path in (*shared, files.encryption))
+    sealing_key = sealing_key_file(settings)
+    shared = (
+        files.ca_certificate,
+        files.ca_key,
+        signing_key_file(settings),
+        *ledger_key_files(settings),
+        sealing_key,
+    )
+    names = " ".join(path.name for path in shared)
     say(f"{files.path} is ready\nservers over one etcd share: {names}")
-    say(f"each of them needs: --encryption-provider-config {files.encryption}")
+    say(f"each of them needs: --encryption-provider-config {sealing_key}")
     return 0
 
 
 def _refuse_sealed(settings: Settings) -> None:
     """Refuse to create a sealing key beside Secrets that another one has sealed."""
+    from orchid.features.sealing.key_file import lost_sealing_key, makes_sealing_key
     from orchid.kernel.settings import data_directory
     from orchid.kernel.store.sqlite.restore import values_if_readable
     from orchid.kernel.wire.naming import SEALED_VALUE
 
-    if data_directory.makes_sealing_key(settings):
+    if makes_sealing_key(settings):
         values = values_if_readable(data_directory.located(settings).database, "")
         if any(value.startswith(SEALED_VALUE) for value in values.values()):
-            raise Complaint(data_directory.lost_sealing_key(settings), USAGE)
+            raise Complaint(lost_sealing_key(settings), USAGE)

@@ -1,7 +1,7 @@
 """Certificate authorities for custom signers: keys, chains, rotation.
 
 Kinds      CertificateAuthority
-Uses       ledger, rights, objects, revocation, sign_in, token_keys, approval, accounts,
+Uses       sealing, ledger, rights, objects, revocation, sign_in, token_keys, approval, accounts,
            trust_bundles, certificates
 Read first controllers/keep_authorities.py
 """

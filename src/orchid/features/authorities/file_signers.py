@@ -5,6 +5,7 @@ from pathlib import Path
 
 from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.features.authorities.file_authorities import FileAuthority
+from orchid.features.authorities.settings import stores_authority
 from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base.clock import Clock
@@ -42,7 +43,7 @@ def signers(
         }
         client = signers_of_pairs.get(naming.client_signer)
         return signers_of_pairs | _pod_signers(naming, client) if client else signers_of_pairs
-    if settings.stores_authority if is_stored is None else is_stored:
+    if stores_authority(settings) if is_stored is None else is_stored:
         return {}  # the CertificateAuthority `cluster` has them
     options = settings.given
     common = Authority.following(
@@ -76,7 +77,7 @@ def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, 
 
 def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAuthority]:
     """The CAs of the platform signers that are files, named like their revocation lists."""
-    if settings.stores_authority:
+    if stores_authority(settings):
         return []
     paths, naming = signing_certificates(settings, files), settings.naming
     if not own_pairs(settings.given, settings.naming):

@@ -17,9 +17,11 @@ from orchid.features.authorities.policies.authority_names import AuthorityNames
 from orchid.features.authorities.policies.dependents import AuthorityDependents
 from orchid.features.authorities.policies.own_signers import OwnSigners
 from orchid.features.authorities.policies.unsealed_keys import REFUSAL, UnsealedKeys
+from orchid.features.authorities.settings import stores_authority
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.sealing.settings import is_unsealed
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.token_keys.long_tokens import LongTokens
 from orchid.features.token_keys.policies.conditions import (
@@ -28,6 +30,7 @@ from orchid.features.token_keys.policies.conditions import (
     TokenKeyConditions,
 )
 from orchid.features.token_keys.ports import KeysOfAuthorities
+from orchid.features.token_keys.settings import TokenKeySettings, keys_elsewhere
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
 from orchid.kernel.base.metrics import Metric
 from orchid.kernel.context import AuthorizerOffer, Components, Context, ServerPart
@@ -60,7 +63,7 @@ def _key_index(context: Context) -> AuthorityKeyIndex:
 
 def _platform(context: Context) -> PlatformAuthority | None:
     """The authority `cluster`; None if the CAs of the platform are files."""
-    if not context.settings.stores_authority:
+    if not stores_authority(context.settings):
         return None
     return PlatformAuthority(
         context.naming,
@@ -107,7 +110,7 @@ def _conditions(context: Context) -> Callable[[SigningKey], KeyConditions]:
     """The conditions of the steps of SigningKeys, by purpose: counts and waiting times."""
     settings, feed, keys = context.settings, context.feed, context.port(AuthorityKeyIndex)
     in_use = context.port(CertificatesInUse)
-    publish = timedelta(seconds=settings.token_key_publish_time)
+    publish = timedelta(seconds=settings.given.of(TokenKeySettings).token_key_publish_time.seconds)
     authorities, bundles = feed.of(CertificateAuthority), feed.of(PublishedBundle)
     default_hint = timedelta(seconds=PublishedBundle().refresh_seconds)
 
@@ -127,7 +130,7 @@ def _conditions(context: Context) -> Callable[[SigningKey], KeyConditions]:
         return timedelta(seconds=bundle.object.refresh_seconds) if is_own else default_hint
 
     tokens, secrets_of = context.port(LongTokens), TokenSecrets(feed, context.naming).of_key
-    of_tokens = TokenKeyConditions(tokens.dependents, secrets_of, publish, settings.keys_elsewhere)
+    of_tokens = TokenKeyConditions(tokens.dependents, secrets_of, publish, keys_elsewhere(settings))
     of_authorities = AuthorityKeyConditions(
         live_certificates, keys.of, keys.below, publish, refresh_hint
     )
@@ -153,14 +156,14 @@ def authorizers(context: Context) -> Iterable[AuthorizerOffer]:
 
 
 def policies(context: Context) -> Iterable[AdmissionPolicy]:
-    if context.settings.is_unsealed:
+    if is_unsealed(context.settings.given):
         yield UnsealedKeys()
     yield OwnSigners(
         context.naming,
         context.authorizer,
         context.feed,
         context.port(SignerAuthorities).of,
-        stores_platform=context.settings.stores_authority,
+        stores_platform=stores_authority(context.settings),
     )
     yield AuthorityNames(context.feed, context.port(AuthorityKeyIndex).named)
     yield AuthorityDependents(context.feed, context.port(CertificatesInUse).of_signer)

@@ -2,8 +2,8 @@
 
 Kinds      CertificateSearch, CertificateSigningRequest, IssuedCertificate, PodCertificateRequest
 Pages      /renewal-info/
-Uses       objects, revocation, sign_in, approval, accounts, trust_bundles, authorities,
-           approving, clusters
+Uses       objects, revocation, sign_in, token_keys, approval, accounts, trust_bundles,
+           authorities, approving, clusters
 Read first controllers/sign_requests.py
 """
 

@@ -15,6 +15,7 @@ from orchid.features.authorities.platform_key_import import PlatformFiles, Platf
 from orchid.features.certificates.own_certificates import OwnCertificates
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
+from orchid.features.token_keys.settings import TokenKeySettings
 from orchid.kernel.context import Context
 from orchid.kernel.credentials.authorities.authority import FIRST_NAME, Authority
 from orchid.kernel.credentials.refusals import Refusal
@@ -109,7 +110,7 @@ async def _import(context: Context) -> None:
         context.store,
         context.random,
         clock=context.clock,
-        publish_time=str(settings.given.token_key_publish_time),
+        publish_time=str(settings.given.of(TokenKeySettings).token_key_publish_time),
         longest=longest,
         revoked=context.port(Revocations).revoked_keys,
     )

@@ -10,6 +10,7 @@ from orchid.features.introspection.introspection import Introspection
 from orchid.features.introspection.revocation import TokenRevocation
 from orchid.features.rights.parts import ListedRights
 from orchid.features.token_keys.followed_keys import FollowedKeys
+from orchid.features.token_keys.settings import TokenKeySettings
 from orchid.kernel.context import SERVER, Context
 from orchid.kernel.credentials.tokens import KeySet
 from orchid.kernel.server.pages import openid
@@ -57,7 +58,8 @@ def _issuer_documents(context: Context) -> dict[str, Page]:
     """Documents about the issuer of tokens; none if its URL or a key does not allow them."""
     settings, keys = context.settings, context.port(FollowedKeys).keys
     issuer = settings.issuers[0]
-    uri = str(settings.given.service_account_jwks_uri) or openid.default_jwks_uri(issuer)
+    published = settings.given.of(TokenKeySettings)
+    uri = str(published.service_account_jwks_uri) or openid.default_jwks_uri(issuer)
     problem = openid.problem_with(issuer, uri)
     if problem:
         log.warning("openid.not_served: %s", problem)
@@ -67,7 +69,8 @@ def _issuer_documents(context: Context) -> dict[str, Page]:
         return keys.verifying
 
     exchanges = context.optional(TokenEndpoint) is not None
-    age, described = settings.jwks_max_age, metadata.document(issuer, uri, exchanges=exchanges)
+    age = published.service_account_jwks_max_age.seconds
+    described = metadata.document(issuer, uri, exchanges=exchanges)
     return {
         openid.CONFIGURATION_PATH: openid_page(
             verifying, lambda keys: openid.configuration(issuer, uri, keys.keys), age

@@ -16,7 +16,6 @@ def _sealing(context: Context) -> Sealing:
     settings, store = context.settings, context.port(EncryptedStore)
     return Sealing(
         settings,
-        context.files,
         context.kinds,
         store,
         context.feed,

@@ -1,7 +1,7 @@
 """Encryption at rest, around the store, and the file with its keys.
 
 Without --encryption-provider-config the embedded store has a file of its own in the data directory,
-created at the first start (kernel/settings/data_directory.py) apart from the database: a copy of
+created at the first start (key_file.py) apart from the database: a copy of
 one without the other reveals nothing. Servers over etcd must share their keys: there, nothing is
 encrypted unless a file is given. Without one the server warns at start, and refuses to create keys
 of authorities (features/authorities/policies/unsealed_keys.py). A file with the provider `identity`
@@ -20,13 +20,14 @@ from typing import Any, Final, NamedTuple
 from orchid.features.objects.kinds.lease import ServerKeys, opens_annotation, seals_annotation
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.sealing.encryption import InvalidEncryption, read_configuration
+from orchid.features.sealing.key_file import sealing_key_file
+from orchid.features.sealing.settings import is_unsealed
 from orchid.kernel.base.metrics import Family, Gauge, Joining, Metric, Sample
 from orchid.kernel.credentials.files import fingerprint, read_private
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.kind import Kind
 from orchid.kernel.settings.checking import Settings
-from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.store.encryption import (
     EncryptedStore,
@@ -50,26 +51,22 @@ VALUES: Final = "orchid_sealed_values"
 REFUSED: Final = "orchid_encryption_file_refused"
 
 
-def encrypted(
-    store: Store, settings: Settings, files: DataDirectory, kinds: Sequence[Kind[Any]]
-) -> EncryptedStore:
+def encrypted(store: Store, settings: Settings, kinds: Sequence[Kind[Any]]) -> EncryptedStore:
     """The store with encryption around it."""
-    if settings.is_unsealed:
+    if is_unsealed(settings.given):
         log.warning("store.unsealed: %s", UNSEALED)
     try:
-        providers = _providers(settings, files, kinds)
+        providers = _providers(settings, kinds)
     except (InvalidEncryption, Refusal) as problem:
         raise BadSettings(f"--encryption-provider-config: {problem}") from None
     return EncryptedStore(store, providers, sealed=SEALED_VALUE)
 
 
-def _providers(
-    settings: Settings, files: DataDirectory, kinds: Sequence[Kind[Any]]
-) -> dict[str, list[Provider]]:
+def _providers(settings: Settings, kinds: Sequence[Kind[Any]]) -> dict[str, list[Provider]]:
     """The providers of the configured file; raises InvalidEncryption and Refusal."""
     providers: dict[str, list[Provider]] = {}
-    if not settings.is_unsealed:
-        providers = read_configuration(read_private(files.encryption), kinds)
+    if not is_unsealed(settings.given):
+        providers = read_configuration(read_private(sealing_key_file(settings)), kinds)
     for kind in kinds:
         if kind.type is Secret:  # so that encrypted ones are detected where nothing encrypts them
             providers.setdefault(kind.key_prefix, [IdentityProvider(SEALED_VALUE)])
@@ -89,7 +86,6 @@ class Sealing:
     def __init__(
         self,
         settings: Settings,
-        files: DataDirectory,
         kinds: Sequence[Kind[Any]],
         store: EncryptedStore,
         feed: Feed,
@@ -97,13 +93,13 @@ class Sealing:
         servers: SealingServers,
     ) -> None:
         self._naming: Naming = settings.naming
-        self._path = files.encryption
-        self._load = functools.partial(_providers, settings, files, kinds)
+        self._path = sealing_key_file(settings)
+        self._load = functools.partial(_providers, settings, kinds)
         self._store = store
         self._feed = feed
         self._servers = servers
         self._resources = {kind.key_prefix: resource_name(kind) for kind in kinds}
-        self._follows = not settings.is_unsealed
+        self._follows = not is_unsealed(settings.given)
         self._seen = fingerprint([self._path])
         self._waiting: Providers | None = None  # read from the file, and not in use yet
         self._problem = ""

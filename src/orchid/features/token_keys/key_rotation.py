@@ -6,6 +6,11 @@ from datetime import timedelta
 import msgspec
 
 from orchid.features.revocation.settings import RevocationSettings
+from orchid.features.token_keys.settings import (
+    TokenKeySettings,
+    keys_elsewhere,
+    stores_token_keys,
+)
 from orchid.kernel.outbound import foreign
 from orchid.kernel.outbound.failures import AnswerRefused, CallFailed
 from orchid.kernel.outbound.remote import Remote, trusting
@@ -27,12 +32,13 @@ class KeyRotation(msgspec.Struct, frozen=True):
 
 
 def key_rotation(settings: Settings) -> KeyRotation:
+    options, elsewhere = settings.given.of(TokenKeySettings), keys_elsewhere(settings)
     return KeyRotation(
-        settings.stores_token_keys,
-        timedelta(seconds=settings.token_key_rotation),
-        timedelta(seconds=settings.token_key_publish_time),
+        stores_token_keys(settings.given),
+        timedelta(seconds=options.token_key_rotation.seconds),
+        timedelta(seconds=options.token_key_publish_time.seconds),
         timedelta(seconds=settings.given.of(RevocationSettings).issued_retention.seconds),
-        _fetching(settings.keys_elsewhere) if settings.keys_elsewhere else None,
+        _fetching(elsewhere) if elsewhere else None,
     )
 
 

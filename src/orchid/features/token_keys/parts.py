@@ -9,8 +9,10 @@ from orchid.features.objects.kinds.secret import Secret
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.revocation.settings import RevocationSettings
+from orchid.features.sealing.settings import is_unsealed
 from orchid.features.token_keys.files.file_keys import FileKeyObjects
 from orchid.features.token_keys.files.key_import import TokenKeyFiles, TokenKeyImport
+from orchid.features.token_keys.files.signing_key_file import signing_key_file
 from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.token_keys.long_tokens import LongTokens
@@ -20,6 +22,7 @@ from orchid.features.token_keys.policies.chains import SigningKeyChains
 from orchid.features.token_keys.policies.material import SigningKeyMaterial
 from orchid.features.token_keys.policies.steps import SigningKeySteps
 from orchid.features.token_keys.ports import AcceptedTokens, KeysOfAuthorities
+from orchid.features.token_keys.settings import TokenKeySettings, stores_token_keys
 from orchid.features.token_keys.token_keys import FileKeys
 from orchid.features.token_keys.token_keys_metrics import KeyMetrics
 from orchid.kernel.base.metrics import Metric
@@ -55,7 +58,7 @@ def _key_metrics(context: Context) -> KeyMetrics:
         context.feed.of(SigningKey),
         context.port(AcceptedTokens).verifications,
         context.clock.now,
-        timedelta(seconds=context.settings.token_key_rotation),
+        timedelta(seconds=context.settings.given.of(TokenKeySettings).token_key_rotation.seconds),
     )
 
 
@@ -70,6 +73,7 @@ PARTS = (
 
 def policies(context: Context) -> Iterable[AdmissionPolicy]:
     settings, feed, secrets = context.settings, context.feed, context.feed.of(Secret)
+    publish_time = settings.given.of(TokenKeySettings).token_key_publish_time
     revoked, authorities = context.port(Revocations).revoked_keys, context.port(KeysOfAuthorities)
 
     def secret_data(reference: SecretReference) -> Mapping[str, bytes] | None:
@@ -86,13 +90,13 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         feed,
         context.authorizer,
         context.random,
-        publish_time=str(settings.given.token_key_publish_time),
+        publish_time=str(publish_time),
         authority_keys=authorities.of,
         revoked=revoked,
         past=context.port(PastKeys).name,
         references=references,
         private_keys=private_keys,
-        unsealed=authorities.refusal if settings.is_unsealed else "",
+        unsealed=authorities.refusal if is_unsealed(settings.given) else "",
     )
     yield SigningKeyChains(
         context.naming,
@@ -110,7 +114,7 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         revoked=revoked,
         conditions=authorities.conditions,
         keys_of=authorities.of,
-        publish_time=(str(settings.given.token_key_publish_time), settings.token_key_publish_time),
+        publish_time=(str(publish_time), publish_time.seconds),
     )
 
 
@@ -120,7 +124,7 @@ def metrics(context: Context) -> Iterable[Metric]:
 
 async def prepare(context: Context) -> None:
     """Import the token keys of files, or record them in the ledger."""
-    if context.settings.stores_token_keys:
+    if stores_token_keys(context.settings.given):
         await _import_keys(context)
     else:
         await note_token_keys(context)
@@ -135,12 +139,12 @@ async def note_token_keys(context: Context) -> None:
 
 async def _import_keys(context: Context) -> None:
     """Create objects for token keys that are only in files, and the first key if there is none."""
-    options = context.settings.given
+    options = context.settings.given.of(TokenKeySettings)
     files = TokenKeyFiles(
-        context.files.signing_key,
+        signing_key_file(context.settings),
         tuple(map(Path, options.service_account_key_file)),
         is_configured=bool(options.service_account_signing_key_file),
-        is_shared=bool(options.etcd_servers),
+        is_shared=bool(context.settings.given.etcd_servers),
     )
     importing = TokenKeyImport(
         context.naming,

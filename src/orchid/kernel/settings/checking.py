@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.given import STORED, Given
+from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.section import go_together
-from orchid.kernel.settings.signing_files import own_pairs, signing_files
+from orchid.kernel.settings.signing_files import own_pairs
 from orchid.kernel.settings.values import is_plain, is_plain_url
 from orchid.kernel.wire.naming import SETS, Naming
 
@@ -44,40 +44,10 @@ class Settings(msgspec.Struct, frozen=True):
     shutdown_grace: float
     history: float
     signing_duration: float
-    jwks_max_age: float
-    token_key_rotation: float
-    token_key_publish_time: float
 
     @property
     def url(self) -> str:
         return _url(self.given.advertise_address or self.host, self.port)
-
-    @property
-    def is_unsealed(self) -> bool:
-        """Whether Secrets are stored in clear text although no setting accepts that."""
-        return bool(self.given.etcd_servers) and not self.given.encryption_provider_config
-
-    @property
-    def keys_elsewhere(self) -> str:
-        """The URL of the published token keys, if it is not this server's."""
-        uri = self.given.service_account_jwks_uri
-        return "" if uri.startswith(self.url) else uri
-
-    @property
-    def stores_token_keys(self) -> bool:
-        """Whether token keys are SigningKey objects; otherwise they are files."""
-        options = self.given
-        if options.token_keys:
-            return options.token_keys == STORED
-        has_files = options.service_account_signing_key_file or options.service_account_key_file
-        return not has_files and not self.is_unsealed
-
-    @property
-    def stores_authority(self) -> bool:
-        """Whether the platform's authority is a CertificateAuthority; otherwise it is files."""
-        given = self.given
-        has_files = any(each.certificate or each.key for each in signing_files(given, self.naming))
-        return not has_files and not self.is_unsealed
 
     def path(self, given: str, default: str) -> Path:
         """The path of a file: as given, or its default in the data directory."""
@@ -91,7 +61,7 @@ def check(options: Given) -> Settings:
         options.of(section).refuse_contradictions(options)
     host, port = options.listen.parts
     issuers = options.service_account_issuer or (_url(options.advertise_address or host, port),)
-    checked = Settings(
+    return Settings(
         given=options,
         data_dir=Path(options.data_dir),
         host=host,
@@ -103,16 +73,7 @@ def check(options: Given) -> Settings:
         shutdown_grace=options.shutdown_grace.seconds,
         history=options.history.seconds,
         signing_duration=options.cluster_signing_duration.seconds,
-        jwks_max_age=options.service_account_jwks_max_age.seconds,
-        token_key_rotation=options.token_key_rotation.seconds,
-        token_key_publish_time=options.token_key_publish_time.seconds,
     )
-    if checked.stores_token_keys and checked.is_unsealed:
-        raise BadSettings(
-            "--token-keys: stored keys are in Secrets, which are not sealed in etcd; start every "
-            "server with the same --encryption-provider-config"
-        )
-    return checked
 
 
 def _refuse_contradictions(options: Given) -> None:
@@ -126,7 +87,6 @@ def _refuse_contradictions(options: Given) -> None:
     own_pairs(options, SETS[options.naming])
     for pair in PAIRS:
         go_together(options, *pair)
-    _ages(options)
 
 
 def _issuers(options: Given) -> None:
@@ -141,15 +101,6 @@ def _issuers(options: Given) -> None:
         raise BadSettings(
             f"--advertise-address: {options.advertise_address!r} "
             "is not a host name or an IP address"
-        )
-
-
-def _ages(options: Given) -> None:
-    """Refuse durations that are too short for others."""
-    if options.token_key_publish_time.seconds < options.service_account_jwks_max_age.seconds:
-        raise BadSettings(
-            "--token-key-publish-time: must not be below --service-account-jwks-max-age, for which "
-            "verifiers cache the published keys"
         )
 
 

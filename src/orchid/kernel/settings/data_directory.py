@@ -1,10 +1,13 @@
 """The data directory: files that a server creates on its first start.
 
     orchid.db         the embedded store         ca.crt, ca.key            the cluster CA
-    token-signing.key signs tokens (ES256)       serving.crt, serving.key  issued by it
-    admin.kubeconfig  a client certificate of system:masters, for the person who starts it
-    ledger.key        signs the ledger (Ed25519)
-    encryption.yaml   encrypts secrets in the store
+    admin.kubeconfig  a client certificate       serving.crt, serving.key  issued by it
+                      of system:masters, for the person who starts it
+
+and those of features (assembly/first_files.py):
+
+    token-signing.key signs tokens (ES256)       ledger.key       signs the ledger (Ed25519)
+                                                 encryption.yaml  encrypts Secrets in the store
 
 The directory is 0700, keys are 0600. Existing files are used; missing ones are created again. The
 serving certificate and the one of admin.kubeconfig are issued again, each with a new key, after two
@@ -20,9 +23,7 @@ import base64
 import contextlib
 import datetime
 import ipaddress
-import json
 import re
-import secrets
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -48,10 +49,6 @@ from orchid.kernel.wire.user import MASTERS
 
 ADMIN = "orchid-admin"
 YEAR = datetime.timedelta(days=365)
-ENCRYPTION_KEY_BYTES = 32
-ENCRYPTION = """# Encrypts secrets in the database. With this file and the database anyone can read
-# them; without it they are lost. To change keys: `orchid key rotate sealing`.
-"""
 _EMBEDDED = re.compile(
     r"^ +(certificate-authority|client-certificate|client-key)-data: (\S+)$", re.MULTILINE
 )
@@ -65,8 +62,6 @@ class DataDirectory(msgspec.Struct, frozen=True):
     serving_key: Path
     ca_certificate: Path
     ca_key: Path
-    signing_key: Path
-    encryption: Path
     kubeconfig: Path
     database: Path
 
@@ -80,24 +75,30 @@ def located(settings: Settings) -> DataDirectory:
         serving_key=settings.path(options.tls_private_key_file, "serving.key"),
         ca_certificate=root / "ca.crt",
         ca_key=root / "ca.key",
-        signing_key=settings.path(options.service_account_signing_key_file, "token-signing.key"),
-        encryption=settings.path(options.encryption_provider_config, "encryption.yaml"),
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
     )
 
 
-def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False) -> DataDirectory:
-    """Create missing files; assembly/first_files.py adds those of features."""
-    options = settings.given
+def prepare(
+    settings: Settings,
+    now: datetime.datetime,
+    *,
+    stores_authority: bool,
+    shares: bool = False,
+) -> DataDirectory:
+    """Create missing files; assembly/first_files.py adds those of features.
+
+    `stores_authority`: the cluster CA is an object, once the store is loaded.
+    """
     make(settings)
     files = located(settings)
     with as_bad_settings(settings):
-        authority = _first_authority(files, settings, now, shares=shares)
-        if shares or not settings.stores_token_keys:
-            make_signing_key(files, settings)
-        if shares or not (options.encryption_provider_config or options.etcd_servers):
-            make_encryption(files, settings)
+        authority = (
+            _first_authority(files, settings, now, shares=shares)
+            if stores_authority
+            else make_authority(files, now)
+        )
         if authority is not None:
             renew_from(files, authority, settings, now)
     return files
@@ -191,9 +192,7 @@ def make(settings: Settings) -> None:
 def _first_authority(
     files: DataDirectory, settings: Settings, now: datetime.datetime, *, shares: bool
 ) -> Authority | None:
-    """The cluster CA before the store is loaded; None if only its objects can say which it is."""
-    if not settings.stores_authority:
-        return make_authority(files, now)
+    """The cluster CA before its objects are loaded; None if only they can say which it is."""
     if not (files.ca_certificate.exists() or files.ca_key.exists()):
         # Servers over one etcd share the CA of the first.
         is_elsewhere = settings.given.etcd_servers and not shares
@@ -214,50 +213,6 @@ def make_authority(files: DataDirectory, now: datetime.datetime) -> Authority:
     write_private(files.ca_key, authority.key_pem().reveal().encode())
     write_private(files.ca_certificate, authority.certificate_pem)
     return authority
-
-
-def make_signing_key(files: DataDirectory, settings: Settings) -> None:
-    """Make the file with the key that signs tokens, unless it is there or a setting names one.
-
-    Where token keys are stored as objects, the start makes the first one.
-    """
-    if not settings.given.service_account_signing_key_file and not files.signing_key.exists():
-        write_private(files.signing_key, keys.generate().pem().reveal().encode())
-
-
-def makes_sealing_key(settings: Settings) -> bool:
-    """Whether a start would create the file with the key that encrypts Secrets."""
-    given = settings.given
-    is_own = not (given.encryption_provider_config or given.etcd_servers)
-    return is_own and not located(settings).encryption.exists()
-
-
-def lost_sealing_key(settings: Settings) -> str:
-    """Why no key is created beside values that another one has sealed."""
-    return (
-        f"{located(settings).encryption} is missing, and the store has Secrets that are sealed "
-        "with its keys: put it back from a copy. If there is none, docs/operations.md (Secrets at "
-        "rest) says how to start without these Secrets"
-    )
-
-
-def make_encryption(files: DataDirectory, settings: Settings) -> None:
-    """Create the file with a key that encrypts Secrets, unless it exists.
-
-    The first start does so for the embedded store. Servers over etcd share one file: `orchid init`
-    creates it.
-    """
-    if not files.encryption.exists():
-        key = {"name": "key1", "secret": _b64(secrets.token_bytes(ENCRYPTION_KEY_BYTES))}
-        providers = [{"aesgcm": {"keys": [key]}}, {"identity": {}}]
-        configuration = {
-            "apiVersion": f"{settings.naming.server_config}/v1",
-            "kind": "EncryptionConfiguration",
-            "resources": [{"resources": ["secrets"], "providers": providers}],
-        }
-        # JSON is YAML, too; a start that loads no YAML parser takes a megabyte less.
-        text = f"{ENCRYPTION}{json.dumps(configuration, indent=2)}\n"
-        write_private(files.encryption, text.encode())
 
 
 def _serving_certificate(

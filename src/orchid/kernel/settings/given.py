@@ -9,13 +9,12 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import msgspec
 
-from orchid.kernel.settings.values import Address, Choice, Duration, Url
+from orchid.kernel.settings.values import Address, Choice, Duration
 from orchid.kernel.wire.naming import DEFAULT, SETS
 
 Help = msgspec.Meta
 Many = tuple[str, ...]
 S = TypeVar("S", bound=msgspec.Struct)
-STORED, FILES = "stored", "files"  # where token keys are
 
 
 class NamingName(Choice):
@@ -28,10 +27,6 @@ class Namespaces(Choice):
 
 class StoreName(Choice):
     choices = ("sqlite", "memory")
-
-
-class TokenKeys(Choice):
-    choices = ("", STORED, FILES)
 
 
 class LogFormat(Choice):
@@ -147,39 +142,6 @@ class Given(Written, frozen=True):
     api_audiences: Annotated[
         Many, Help(description="Audiences of this server. Default: the first issuer.")
     ] = ()
-    service_account_signing_key_file: Annotated[
-        str, Help(description="Key that signs tokens. Default: made in the data directory.")
-    ] = ""
-    service_account_key_file: Annotated[
-        Many, Help(description="Keys that verify tokens. Default: the signing key.")
-    ] = ()
-    service_account_jwks_uri: Annotated[
-        Url, Help(description="URL of the token keys. Default: under the first issuer.")
-    ] = Url("")
-    service_account_jwks_max_age: Annotated[
-        Duration, Help(description="How long verifiers may cache the published keys.")
-    ] = Duration("1h")
-    token_keys: Annotated[
-        TokenKeys,
-        Help(
-            description="stored: token keys are SigningKey objects and rotate; files: they are the "
-            "files of the flags above. Default: stored, unless those flags are given or Secrets "
-            "are not sealed."
-        ),
-    ] = TokenKeys("")
-    token_key_rotation: Annotated[
-        Duration,
-        Help(
-            description="How long a stored token key signs before its successor does; 0: by hand."
-        ),
-    ] = Duration("2160h")
-    token_key_publish_time: Annotated[
-        Duration,
-        Help(
-            description="How long a stored token key is published before it may sign; not below "
-            "the max-age of the published keys."
-        ),
-    ] = Duration("24h")
     # authorization
     # certificates
     cluster_signing_cert_file: Annotated[
@@ -238,14 +200,6 @@ class Given(Written, frozen=True):
     etcd_cafile: Annotated[str, Help(description="CA of etcd's certificates.")] = ""
     etcd_certfile: Annotated[str, Help(description="Client certificate for etcd.")] = ""
     etcd_keyfile: Annotated[str, Help(description="Its key.")] = ""
-    encryption_provider_config: Annotated[
-        str,
-        Help(
-            description="EncryptionConfiguration: which resources are encrypted in the store, and "
-            "with which keys. Default, with the embedded store: encryption.yaml in the data "
-            "directory, created at the first start."
-        ),
-    ] = ""
     # record
     audit_log_path: Annotated[
         str,

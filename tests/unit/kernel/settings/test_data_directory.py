@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from orchid.assembly import first_files
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.files import write_private
@@ -29,7 +30,7 @@ def chosen(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def files(chosen: Settings) -> DataDirectory:
-    return data_directory.prepare(chosen, NOW)
+    return first_files.prepare(chosen, NOW)
 
 
 def serving(files: DataDirectory) -> x509.Certificate:
@@ -107,7 +108,7 @@ def test_a_pair_that_does_not_match_is_replaced_at_the_start(
     before = admin(files)
     damage(files)
 
-    data_directory.prepare(chosen, NOW)
+    first_files.prepare(chosen, NOW)
 
     authority = x509.load_pem_x509_certificate(files.ca_certificate.read_bytes())
     serving(files).verify_directly_issued_by(authority)
@@ -167,7 +168,7 @@ def test_certificates_that_end_with_their_authority_are_not_issued_again_and_aga
 def test_a_certificate_of_the_operator_is_never_touched(tmp_path: Path) -> None:
     """`--tls-cert-file` names it."""
     data = tmp_path / "data"
-    files = data_directory.prepare(settings(data), NOW)
+    files = first_files.prepare(settings(data), NOW)
     own = settings(
         data, tls_cert_file=str(files.serving_certificate), tls_private_key_file="/no/such/key"
     )
