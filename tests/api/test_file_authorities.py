@@ -58,7 +58,7 @@ async def test_the_shared_ca_of_files_is_shown(tmp_path: Path) -> None:
     async with api(tmp_path / "data", **flags("", pair(tmp_path, "ca"))) as server:
         key = (await shown(server))["cluster-1"]
         authority = (await shown(server, AUTHORITIES))["cluster"]
-        naming = server.server.settings.names
+        naming = server.server.settings.naming
 
         assert key["status"]["source"] == "File"
         assert key["spec"] == {"authority": "cluster", "state": "Active"}
@@ -74,7 +74,7 @@ async def test_signers_with_separate_files_are_shown(tmp_path: Path) -> None:
     given = flags("client_", pair(tmp_path, "clients"))
     given |= flags("node_serving_", pair(tmp_path, "serving"))
     async with api(tmp_path / "data", **given) as server:
-        naming = server.server.settings.names
+        naming = server.server.settings.naming
         client, serving = (
             one.partition("/")[2] for one in (naming.client_signer, naming.node_serving_signer)
         )

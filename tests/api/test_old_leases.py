@@ -85,7 +85,7 @@ async def test_a_key_of_files_does_not_become_active_with_a_dead_server(
         before = await states(server)
         (verifying,) = [key for key, one in before.items() if one == "Verifying"]
 
-        marks = {signs_annotation(server.server.settings.names): verifying}
+        marks = {signs_annotation(server.server.settings.naming): verifying}
         dead = {"metadata": {"name": DEAD, "annotations": marks}, "spec": {"holderIdentity": DEAD}}
         made = await server.make(LEASES, dead)
         if is_renewed:

@@ -668,7 +668,7 @@ async def test_a_private_key_that_does_not_match_is_not_loaded(server: Api) -> N
         server.server.feed,
         server.server.context.port(Revocations),
         ISSUER,
-        server.server.settings.names,
+        server.server.settings.naming,
         lambda _keys: None,
         publish_seconds=1.0,
     )

@@ -47,7 +47,7 @@ class Rotating:
         self.events = EventWriter(self.api.clients("events"), self.api.clock)
         self.controller = RotateTokenKeys(
             self.api.clients("token-key-rotation"),
-            self.api.settings.names,
+            self.api.settings.naming,
             self.api.clock,
             self.events,
             KeyRotation(True, period, DAY, 30 * DAY, elsewhere),
@@ -270,7 +270,7 @@ async def test_a_key_that_a_server_cannot_load_counts_as_lost(
     monkeypatch.setattr(rotate_token_keys, "UNLOADED_SECONDS", 0.0)
     async with rotating(tmp_path, monkeypatch) as here:
         successor = await here.published("tokens-2")
-        names, name = here.api.settings.names, "orch-server-restarted"
+        names, name = here.api.settings.naming, "orch-server-restarted"
         body = {
             "metadata": {
                 "name": name,
@@ -351,7 +351,7 @@ async def test_a_lease_reports_the_keys_of_its_process(
         first = await here.state("tokens-1", "Active")
         second = await here.published("tokens-2")
         lease = here.api.feed.of(Lease).get(HOME, here.api.context.port(AppliedRevision).name)
-        naming = here.api.settings.names
+        naming = here.api.settings.naming
 
         assert lease is not None
         notes = lease.meta.annotations

@@ -70,7 +70,7 @@ async def expired(_server: Api, clock: MovingClock) -> None:
 async def key_removed(server: Api, _clock: MovingClock) -> None:
     verifier = server.server.context.port(AccountTokens).verifier
     others = KeySet([generate().public])
-    verifier.replace_issuers(issuer_keys((ISSUER,), others, server.server.settings.names))
+    verifier.replace_issuers(issuer_keys((ISSUER,), others, server.server.settings.naming))
 
 
 async def account_revoked(server: Api, _clock: MovingClock) -> None:
