@@ -41,7 +41,6 @@ def issued(ca: Authority) -> bytes:
     return ca.sign(parsed, CLIENT_USAGES, HOUR, profile=NODE_CLIENT, now=NOW)
 
 
-@pytest.mark.starts  # a process makes RSA keys
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_new_authority_is_a_root_that_signs_certificates_and_lists(algorithm: str) -> None:
     """Its key is of the algorithm that was asked for, and it says what it is for."""
@@ -59,7 +58,6 @@ def test_a_new_authority_is_a_root_that_signs_certificates_and_lists(algorithm: 
     assert found.keys() == {x509.BasicConstraints, x509.KeyUsage, x509.SubjectKeyIdentifier}
 
 
-@pytest.mark.starts  # a process makes RSA keys
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_authority_read_again_signs_as_before(algorithm: str) -> None:
     """Its PEM is all there is to it."""
@@ -71,7 +69,6 @@ def test_an_authority_read_again_signs_as_before(algorithm: str) -> None:
     leaf.verify_directly_issued_by(ca.certificate)
 
 
-@pytest.mark.starts  # a process makes RSA keys
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_what_authorities_of_every_algorithm_issue_has_no_lint(algorithm: str) -> None:
     """The root and a certificate by it, read by pkilint."""
