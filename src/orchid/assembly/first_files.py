@@ -35,7 +35,7 @@ def prepare(settings: Settings, now: datetime.datetime, *, shares: bool = False)
     Only for the server that has the store open: its lock excludes a second server. `shares`: also
     files that servers over one etcd share, and that a start would take from the store.
     """
-    is_stored = stores_authority(settings)
+    is_stored = stores_authority(settings.given)
     files = data_directory.prepare(settings, now, stores_authority=is_stored, shares=shares)
     with data_directory.as_bad_settings(settings):
         for create in CREATED:

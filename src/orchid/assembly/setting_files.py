@@ -15,6 +15,7 @@ import msgspec
 
 from orchid.assembly.kinds import stored_kinds
 from orchid.features.authorities.file_signers import unaccepted_clients
+from orchid.features.authorities.settings import signing_files
 from orchid.features.ledger.own_log import ledger_key
 from orchid.features.rights.authorizers.configuration import read_configuration as read_authorizers
 from orchid.features.sealing.encryption import read_configuration as read_encryption
@@ -37,7 +38,6 @@ from orchid.kernel.settings import trusted_files
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
 from orchid.kernel.settings.errors import BadSettings
-from orchid.kernel.settings.signing_files import signing_files
 from orchid.kernel.settings.trusted_files import require_certificate
 
 Reader = Callable[[Path, Settings], Any]
@@ -78,7 +78,7 @@ def certificate_files(settings: Settings, files: DataDirectory) -> list[Certific
     """All certificate files that a server with these settings uses for itself."""
     options, sign_in = settings.given, settings.given.of(SignInSettings)
     signing = {
-        **{each.metric: each.certificate for each in signing_files(options, settings.naming)},
+        **{each.metric: each.certificate for each in signing_files(options)},
         "etcd-client": options.etcd_certfile,
     }
     bundles = {

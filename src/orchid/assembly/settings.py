@@ -11,6 +11,7 @@ from typing import Any, Final
 from orchid.features.accounts.settings import AccountSettings
 from orchid.features.acme.settings import AcmeSettings
 from orchid.features.approving.settings import ApprovingSettings
+from orchid.features.authorities.settings import AuthoritySettings
 from orchid.features.console.settings import ConsoleSettings
 from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.ledger.settings import LedgerSettings
@@ -30,6 +31,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     AccountSettings,
     ExchangeSettings,
     RightsSettings,
+    AuthoritySettings,
     RevocationSettings,
     AcmeSettings,
     ApprovingSettings,

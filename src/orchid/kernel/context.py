@@ -8,15 +8,12 @@ with the functions that it needs, and the later feature provides that.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from orchid.kernel.access.authenticators.in_process import InProcessCallers
 from orchid.kernel.access.authenticators.union import UnionTokenAuthenticator
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.scheduling.offload import Offload
-from orchid.kernel.credentials.authorities.hsm import NO_HSM, Hsm, HsmSettings, KeysOfHsm
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.engine.interfaces import Authorizer, Randomness
@@ -161,17 +158,3 @@ class Context:
     def handle(self, http: HttpRequest) -> Coroutine[Any, Any, Response | Stream]:
         """Handle a request of this process; the chain is needed no sooner."""
         return self.port(Chain)(http)
-
-    @cached_property
-    def hsm(self) -> KeysOfHsm:
-        """The HSM of this process."""
-        return hsm_of(self.settings)
-
-
-def hsm_of(settings: Settings) -> KeysOfHsm:
-    """The HSM of the settings. A process has one: two would end each other's sessions."""
-    options = settings.given
-    if not options.pkcs11_module:
-        return NO_HSM
-    module, pin_file = Path(options.pkcs11_module), Path(options.pkcs11_pin_file)
-    return Hsm(HsmSettings(module, options.pkcs11_token, pin_file))

@@ -23,6 +23,7 @@ from orchid.features.certificates.kinds.certificate_signing_request import (
 from orchid.features.objects.event_writer import EventWriter
 from orchid.features.objects.kinds.namespace import Namespace
 from orchid.features.token_keys.followed_keys import FollowedKeys
+from orchid.features.token_keys.ports import HsmKeys
 from orchid.kernel.client.client import Client
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.loop import Running
@@ -181,6 +182,6 @@ async def beside(directory: Path, **settings: Any) -> AsyncIterator[Beside]:
             server.files,
             clock,
             server.context.port(FollowedKeys).keys.legacy_signer,
-            hsm=server.context.hsm,
+            hsm=server.context.port(HsmKeys).keys,
         )
         yield Beside(server, admin, context, clock)

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from orchid.assembly.features import FEATURES
 from orchid.features.authorities.file_signers import signers
+from orchid.features.authorities.settings import AuthoritySettings
 from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.token_keys.files.signing_key_file import signing_key_file
 from orchid.kernel.base.clock import Clock
@@ -51,7 +52,9 @@ def controller_context(
             naming=naming,
             clock=clock,
             signers=signers(settings, files, clock, is_stored=stores_authority),
-            signing_duration=timedelta(seconds=settings.signing_duration),
+            signing_duration=timedelta(
+                seconds=settings.given.of(AuthoritySettings).cluster_signing_duration.seconds
+            ),
             crl_url=str(revocation.crl_url),
             issued_retention=timedelta(seconds=revocation.issued_retention.seconds),
             token_issuer=token_issuer,

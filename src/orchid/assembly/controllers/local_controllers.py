@@ -9,6 +9,7 @@ from orchid.features.authorities.file_signers import certificates_of
 from orchid.features.authorities.platform_authority import PlatformAuthority
 from orchid.features.ledger.known_keys import note_keys
 from orchid.features.token_keys.followed_keys import FollowedKeys
+from orchid.features.token_keys.ports import HsmKeys
 
 
 async def control(server: Assembly) -> None:
@@ -38,7 +39,7 @@ async def _control(server: Assembly, *, is_stored: bool) -> None:
         server.context.port(FollowedKeys).keys.legacy_signer,
         server=server.context,
         stores_authority=is_stored,
-        hsm=server.context.hsm,
+        hsm=server.context.port(HsmKeys).keys,
     )
     if not is_stored:
         authorities = certificates_of(context.signers)

@@ -13,12 +13,12 @@ from orchid.assembly.controllers.controlling import (
 from orchid.assembly.controllers.running import run_controllers
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.server import wanted_controllers
+from orchid.features.authorities.parts import hsm_of
 from orchid.features.authorities.remote_keys import RemoteKeys
 from orchid.features.rights.authorizers.union import Union
 from orchid.features.rights.kinds import subject_access_review
 from orchid.kernel.base.clock import SystemClock
 from orchid.kernel.client.client import Client
-from orchid.kernel.context import hsm_of
 from orchid.kernel.engine.catalog import Catalog
 from orchid.kernel.outbound.failures import CallFailed
 from orchid.kernel.outbound.https_client import HttpsClient

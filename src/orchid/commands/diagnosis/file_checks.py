@@ -19,7 +19,7 @@ import apsw
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.setting_files import certificate_files, problems
 from orchid.features.authorities.file_signers import unaccepted_clients
-from orchid.features.authorities.settings import stores_authority
+from orchid.features.authorities.settings import signing_files, stores_authority
 from orchid.features.ledger import status as ledger_status
 from orchid.features.ledger.key_files import ledger_key_files
 from orchid.features.revoking import revocation_file
@@ -35,7 +35,6 @@ from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.files import UNREADABLE, read_private, refuse_exposed
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.http.tls.files import TlsFiles, TlsFilesUnusable
-from orchid.kernel.settings.signing_files import signing_files
 from orchid.kernel.store.encryption import NotOpened, Provider
 from orchid.kernel.store.interface import NewerFormat, StoreError
 from orchid.kernel.store.migrate import MOVED, moved_text
@@ -72,11 +71,11 @@ def directory(here: Installation) -> Iterator[Finding]:
 def key_files(here: Installation) -> Iterator[Finding]:
     """Every private key exists and is accessible only to its owner."""
     options = here.settings.given
-    signing = signing_files(options, here.settings.naming)
+    signing = signing_files(options)
     elsewhere = [*(each.key for each in signing), options.etcd_keyfile]
     files = here.files
     paths = [*ledger_key_files(here.settings), files.serving_key]
-    if not stores_authority(here.settings) or files.ca_key.exists():
+    if not stores_authority(here.settings.given) or files.ca_key.exists():
         paths.append(files.ca_key)
     signing_key = signing_key_file(here.settings)
     if not stores_token_keys(here.settings.given) or signing_key.exists():
@@ -113,7 +112,7 @@ def _is_reissued(path: Path, here: Installation) -> bool:
 def certificates_and_keys(here: Installation) -> Iterator[Finding]:
     """Certificates match their keys."""
     files = here.files
-    is_stored = stores_authority(here.settings)
+    is_stored = stores_authority(here.settings.given)
     if _unreadable(files.serving_key) or (not is_stored and _unreadable(files.ca_key)):
         return  # already reported
     if _is_reissued(files.serving_certificate, here):

@@ -14,6 +14,7 @@ from orchid.features.approving.policy_explainer import PolicyExplainer
 from orchid.features.approving.settings import ApprovingSettings
 from orchid.features.authorities.kinds.certificate_authority import profile
 from orchid.features.authorities.policies.own_signers import AuthoritiesOf
+from orchid.features.authorities.settings import AuthoritySettings
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.context import Context, ServerPart
@@ -27,7 +28,8 @@ def _four_eyes(context: Context) -> bool:
 
 
 def _explainer(context: Context) -> PolicyExplainer:
-    longest = timedelta(seconds=context.settings.signing_duration)
+    authorities = context.settings.given.of(AuthoritySettings)
+    longest = timedelta(seconds=authorities.cluster_signing_duration.seconds)
     return PolicyExplainer(
         context.naming,
         context.feed,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchid.features.approval.platform_signers import platform_profiles, pod_profiles
 from orchid.features.authorities.file_authorities import FileAuthority
-from orchid.features.authorities.settings import stores_authority
+from orchid.features.authorities.settings import AuthoritySettings, own_pairs, stores_authority
 from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.base.clock import Clock
@@ -16,7 +16,6 @@ from orchid.kernel.credentials.x509.revocation_list import list_url
 from orchid.kernel.runtime.context import Signer
 from orchid.kernel.settings.checking import Settings
 from orchid.kernel.settings.data_directory import DataDirectory
-from orchid.kernel.settings.signing_files import own_pairs
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.struct import replace
 
@@ -28,7 +27,7 @@ def signers(
 ) -> dict[str, Signer]:
     """The platform signers with a CA in files: one for all, or each its own."""
     naming = settings.naming
-    own = own_pairs(settings.given, settings.naming)
+    own = own_pairs(settings.given)
     profiles = platform_profiles(naming)
     base_url = settings.given.of(RevocationSettings).crl_url
     if own:
@@ -43,9 +42,9 @@ def signers(
         }
         client = signers_of_pairs.get(naming.client_signer)
         return signers_of_pairs | _pod_signers(naming, client) if client else signers_of_pairs
-    if stores_authority(settings) if is_stored is None else is_stored:
+    if stores_authority(settings.given) if is_stored is None else is_stored:
         return {}  # the CertificateAuthority `cluster` has them
-    options = settings.given
+    options = settings.given.of(AuthoritySettings)
     common = Authority.following(
         settings.path(options.cluster_signing_cert_file, files.ca_certificate.name),
         settings.path(options.cluster_signing_key_file, files.ca_key.name),
@@ -65,22 +64,24 @@ def _pod_signers(naming: Naming, client: Signer) -> dict[str, Signer]:
 
 def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, Path]:
     """The certificate files of the platform signers' CAs, by signer."""
-    own = own_pairs(settings.given, settings.naming)
+    own = own_pairs(settings.given)
     naming = settings.naming
     if own:
         paths = {name: certificate for name, (certificate, _) in own.items()}
         client = paths.get(naming.client_signer)
         return paths | {naming.pod_client_signer: client} if client else paths
-    common = settings.path(settings.given.cluster_signing_cert_file, files.ca_certificate.name)
+    common = settings.path(
+        settings.given.of(AuthoritySettings).cluster_signing_cert_file, files.ca_certificate.name
+    )
     return dict.fromkeys(naming.issuing_signers, common)
 
 
 def file_authorities(settings: Settings, files: DataDirectory) -> list[FileAuthority]:
     """The CAs of the platform signers that are files, named like their revocation lists."""
-    if stores_authority(settings):
+    if stores_authority(settings.given):
         return []
     paths, naming = signing_certificates(settings, files), settings.naming
-    if not own_pairs(settings.given, settings.naming):
+    if not own_pairs(settings.given):
         return [FileAuthority(CLUSTER, tuple(paths), paths[naming.client_signer])]
     with_pods = naming.client_signer, naming.pod_client_signer
     return [

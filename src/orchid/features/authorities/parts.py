@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import NamedTuple
 
 from orchid.features.accounts.token_secrets import TokenSecrets
@@ -17,7 +18,7 @@ from orchid.features.authorities.policies.authority_names import AuthorityNames
 from orchid.features.authorities.policies.dependents import AuthorityDependents
 from orchid.features.authorities.policies.own_signers import OwnSigners
 from orchid.features.authorities.policies.unsealed_keys import REFUSAL, UnsealedKeys
-from orchid.features.authorities.settings import stores_authority
+from orchid.features.authorities.settings import AuthoritySettings, stores_authority
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
@@ -29,13 +30,15 @@ from orchid.features.token_keys.policies.conditions import (
     KeyConditions,
     TokenKeyConditions,
 )
-from orchid.features.token_keys.ports import KeysOfAuthorities
+from orchid.features.token_keys.ports import HsmKeys, KeysOfAuthorities
 from orchid.features.token_keys.settings import TokenKeySettings, keys_elsewhere
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
 from orchid.kernel.base.metrics import Metric
 from orchid.kernel.context import AuthorizerOffer, Components, Context, ServerPart
+from orchid.kernel.credentials.authorities.hsm import NO_HSM, Hsm, HsmSettings, KeysOfHsm
 from orchid.kernel.engine.interfaces import AdmissionPolicy
 from orchid.kernel.feature import Background
+from orchid.kernel.settings.checking import Settings
 from orchid.kernel.wire.references import SecretReference, belongs_to
 from orchid.kernel.wire.signing_key_status import KeyDependents
 
@@ -48,6 +51,15 @@ class CertificatesInUse(NamedTuple):
     of_key: Callable[[str, Iterable[str]], tuple[int, float]]
 
 
+def hsm_of(settings: Settings) -> KeysOfHsm:
+    """The HSM of the settings. A process has one: two would end each other's sessions."""
+    options = settings.given.of(AuthoritySettings)
+    if not options.pkcs11_module:
+        return NO_HSM
+    module, pin_file = Path(options.pkcs11_module), Path(options.pkcs11_pin_file)
+    return Hsm(HsmSettings(module, options.pkcs11_token, pin_file))
+
+
 def _signer_authorities(context: Context) -> SignerAuthorities:
     return SignerAuthorities(context.feed.of(CertificateAuthority), context.naming)
 
@@ -57,13 +69,13 @@ def _key_index(context: Context) -> AuthorityKeyIndex:
         context.feed.of(SigningKey),
         context.feed.of(CertificateAuthority),
         context.naming,
-        has_hsm=bool(context.settings.given.pkcs11_module),
+        has_hsm=bool(context.settings.given.of(AuthoritySettings).pkcs11_module),
     )
 
 
 def _platform(context: Context) -> PlatformAuthority | None:
     """The authority `cluster`; None if the CAs of the platform are files."""
-    if not stores_authority(context.settings):
+    if not stores_authority(context.settings.given):
         return None
     return PlatformAuthority(
         context.naming,
@@ -71,7 +83,7 @@ def _platform(context: Context) -> PlatformAuthority | None:
         context.port(AuthorityKeyIndex),
         context.port(Revocations),
         context.files.ca_certificate,
-        hsm=context.hsm,
+        hsm=context.port(HsmKeys).keys,
     )
 
 
@@ -100,6 +112,7 @@ PARTS = (
     ServerPart(SignerAuthorities, _signer_authorities),
     ServerPart(AuthorityKeyIndex, _key_index),
     ServerPart(PlatformAuthority, _platform),
+    ServerPart(HsmKeys, lambda context: HsmKeys(hsm_of(context.settings))),
     ServerPart(PlatformIssuers, _platform_issuers),
     ServerPart(FileAuthorityObjects, _file_objects),
     ServerPart(KeysOfAuthorities, _keys_of_authorities),
@@ -163,7 +176,7 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         context.authorizer,
         context.feed,
         context.port(SignerAuthorities).of,
-        stores_platform=stores_authority(context.settings),
+        stores_platform=stores_authority(context.settings.given),
     )
     yield AuthorityNames(context.feed, context.port(AuthorityKeyIndex).named)
     yield AuthorityDependents(context.feed, context.port(CertificatesInUse).of_signer)

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from orchid.features.authorities.platform_authority import PlatformAuthority
 from orchid.features.authorities.platform_key_import import PlatformFiles, PlatformKeyImport
+from orchid.features.authorities.settings import AuthoritySettings
 from orchid.features.certificates.own_certificates import OwnCertificates
 from orchid.features.objects.server_leases import ServerLeases
 from orchid.features.revocation.revocations import Revocations
@@ -95,7 +96,10 @@ def _as_bad_settings(files: DataDirectory) -> Iterator[None]:
 
 async def _import(context: Context) -> None:
     settings, files = context.settings, context.files
-    longest = max(timedelta(seconds=settings.signing_duration), data_directory.YEAR)
+    longest = max(
+        timedelta(seconds=settings.given.of(AuthoritySettings).cluster_signing_duration.seconds),
+        data_directory.YEAR,
+    )
 
     def require() -> Authority:
         now = context.clock.now()

@@ -7,7 +7,7 @@ from orchid.kernel.settings.section import Section
 
 
 class ExchangeSettings(Section, frozen=True):
-    after: ClassVar = "token-key-publish-time"
+    after: ClassVar = "api-audiences"
 
     token_exchange_config: Annotated[
         str,

@@ -9,7 +9,7 @@ from orchid.kernel.settings.values import Address, Duration, Url
 
 
 class RevocationSettings(Section, frozen=True):
-    after: ClassVar = "pkcs11-pin-file"
+    after: ClassVar = "api-audiences"
 
     crl_url: Annotated[
         Url,

@@ -11,7 +11,7 @@ AUTHORIZERS = ("Node", "RBAC", "Webhook")
 
 
 class RightsSettings(Section, frozen=True):
-    after: ClassVar = "token-key-publish-time"
+    after: ClassVar = "api-audiences"
 
     authorization_mode: Annotated[
         Many, Help(description="Authorizers in order: Node, RBAC, Webhook.")

@@ -21,7 +21,7 @@ from orchid.features.token_keys.policies.authority_material import PrivateKeys, 
 from orchid.features.token_keys.policies.chains import SigningKeyChains
 from orchid.features.token_keys.policies.material import SigningKeyMaterial
 from orchid.features.token_keys.policies.steps import SigningKeySteps
-from orchid.features.token_keys.ports import AcceptedTokens, KeysOfAuthorities
+from orchid.features.token_keys.ports import AcceptedTokens, HsmKeys, KeysOfAuthorities
 from orchid.features.token_keys.settings import TokenKeySettings, stores_token_keys
 from orchid.features.token_keys.token_keys import FileKeys
 from orchid.features.token_keys.token_keys_metrics import KeyMetrics
@@ -80,7 +80,7 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         entry = secrets.get(reference.namespace, reference.name)
         return entry.object.data if entry else None
 
-    private_keys = PrivateKeys(secret_data, context.hsm)
+    private_keys = PrivateKeys(secret_data, context.port(HsmKeys).keys)
     revocation = settings.given.of(RevocationSettings)
     references = SignerReferences(
         home=context.naming.system_namespace, crl_url=str(revocation.crl_url)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.token_keys.policies.authority_material import AuthorityKeysOf
 from orchid.features.token_keys.policies.conditions import KeyConditions
+from orchid.kernel.credentials.authorities.hsm import KeysOfHsm
 
 
 class KeysOfAuthorities(NamedTuple):
@@ -22,3 +23,9 @@ class AcceptedTokens(NamedTuple):
 
     verifications: Mapping[str, int]  # accepted tokens by key id
     longest: Callable[[], timedelta]  # the longest lifetime of any token until now
+
+
+class HsmKeys(NamedTuple):
+    """The keys in the HSM of this process, as a later feature provides them."""
+
+    keys: KeysOfHsm

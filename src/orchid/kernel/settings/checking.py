@@ -10,15 +10,11 @@ import msgspec
 from orchid.kernel.settings.errors import BadSettings
 from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.section import go_together
-from orchid.kernel.settings.signing_files import own_pairs
 from orchid.kernel.settings.values import is_plain, is_plain_url
 from orchid.kernel.wire.naming import SETS, Naming
 
 PAIRS = (
     ("tls_cert_file", "tls_private_key_file"),
-    ("cluster_signing_cert_file", "cluster_signing_key_file"),
-    ("pkcs11_module", "pkcs11_token"),
-    ("pkcs11_module", "pkcs11_pin_file"),
     ("audit_log_path", "audit_policy_file"),
     ("etcd_certfile", "etcd_keyfile"),
 )
@@ -43,7 +39,6 @@ class Settings(msgspec.Struct, frozen=True):
     request_timeout: float
     shutdown_grace: float
     history: float
-    signing_duration: float
 
     @property
     def url(self) -> str:
@@ -72,7 +67,6 @@ def check(options: Given) -> Settings:
         request_timeout=options.request_timeout.seconds,
         shutdown_grace=options.shutdown_grace.seconds,
         history=options.history.seconds,
-        signing_duration=options.cluster_signing_duration.seconds,
     )
 
 
@@ -84,7 +78,6 @@ def _refuse_contradictions(options: Given) -> None:
         if getattr(options, name) < least:
             raise BadSettings(f"--{name.replace('_', '-')}: at least {least} is needed")
     _issuers(options)
-    own_pairs(options, SETS[options.naming])
     for pair in PAIRS:
         go_together(options, *pair)
 

@@ -135,49 +135,13 @@ class Given(Written, frozen=True):
     shutdown_grace: Annotated[
         Duration, Help(description="How long a stop waits for running requests.")
     ] = Duration("10s")
-    # accounts and tokens
+    # tokens
     service_account_issuer: Annotated[
         Many, Help(description="Issuer of tokens; the first signs, the others are accepted.")
     ] = ()
     api_audiences: Annotated[
         Many, Help(description="Audiences of this server. Default: the first issuer.")
     ] = ()
-    # authorization
-    # certificates
-    cluster_signing_cert_file: Annotated[
-        str, Help(description="CA that signs certificate requests. Default: the cluster CA.")
-    ] = ""
-    cluster_signing_key_file: Annotated[str, Help(description="Its key.")] = ""
-    cluster_signing_duration: Annotated[
-        Duration, Help(description="Maximum lifetime of an issued certificate.")
-    ] = Duration("8760h")
-    cluster_signing_client_cert_file: Annotated[
-        str, Help(description="CA of the API client signer only.")
-    ] = ""
-    cluster_signing_client_key_file: Annotated[str, Help(description="Its key.")] = ""
-    cluster_signing_node_client_cert_file: Annotated[
-        str, Help(description="CA of the node client signer only.")
-    ] = ""
-    cluster_signing_node_client_key_file: Annotated[str, Help(description="Its key.")] = ""
-    cluster_signing_node_serving_cert_file: Annotated[
-        str, Help(description="CA of the node serving signer only.")
-    ] = ""
-    cluster_signing_node_serving_key_file: Annotated[str, Help(description="Its key.")] = ""
-    cluster_signing_legacy_unknown_cert_file: Annotated[
-        str, Help(description="CA of the legacy signer only.")
-    ] = ""
-    cluster_signing_legacy_unknown_key_file: Annotated[str, Help(description="Its key.")] = ""
-    pkcs11_module: Annotated[
-        str,
-        Help(
-            description="PKCS#11 library of a hardware security module with keys of authorities; "
-            "needs the extra hsm."
-        ),
-    ] = ""
-    pkcs11_token: Annotated[str, Help(description="Label of its token.")] = ""
-    pkcs11_pin_file: Annotated[
-        str, Help(description="File with the user PIN of the token, readable by its owner only.")
-    ] = ""
     # controllers
     controllers: Annotated[
         Many,

@@ -52,10 +52,6 @@ def test_issuer_that_is_given_stays() -> None:
         ({"min_request_timeout": -1}, "--min-request-timeout: at least 0"),
         ({"etcd_certfile": "a"}, "--etcd-certfile and --etcd-keyfile go together"),
         ({"audit_log_path": "a"}, "--audit-log-path and --audit-policy-file go together"),
-        (
-            {"cluster_signing_client_cert_file": "a"},
-            "--cluster-signing-client-cert-file and --cluster-signing-client-key-file go together",
-        ),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_with_its_flag(
