@@ -16,6 +16,7 @@ from orchid.features.console.settings import ConsoleSettings
 from orchid.features.exchange.settings import ExchangeSettings
 from orchid.features.ledger.settings import LedgerSettings
 from orchid.features.notices.settings import ReceiverSettings
+from orchid.features.objects.settings import ObjectSettings
 from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.rights.settings import RightsSettings
 from orchid.features.sealing.settings import SealingSettings
@@ -25,16 +26,18 @@ from orchid.kernel.settings import reading
 from orchid.kernel.settings.given import Given
 from orchid.kernel.settings.section import Section, joined
 
+# In the order in which they are listed, if several follow one setting.
 SECTIONS: Final[tuple[type[Section], ...]] = (
+    ObjectSettings,
     SignInSettings,
     TokenKeySettings,
     AccountSettings,
     ExchangeSettings,
     RightsSettings,
+    ApprovingSettings,
     AuthoritySettings,
     RevocationSettings,
     AcmeSettings,
-    ApprovingSettings,
     ReceiverSettings,
     ConsoleSettings,
     SealingSettings,

@@ -8,6 +8,7 @@ from orchid.features.objects.kinds.namespace import Namespace
 from orchid.features.objects.policies.namespace_lifecycle import NamespaceLifecycle
 from orchid.features.objects.policies.owner_permission import OwnerPermission
 from orchid.features.objects.server_leases import ServerLeases
+from orchid.features.objects.settings import ObjectSettings
 from orchid.kernel.context import Context, ServerPart
 from orchid.kernel.engine.interfaces import AdmissionPolicy
 from orchid.kernel.wire.errors import NotFound
@@ -18,7 +19,7 @@ class ServerNamespaces:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._is_lenient = context.settings.given.namespaces == "lenient"
+        self._is_lenient = context.settings.given.of(ObjectSettings).namespaces == "lenient"
 
     async def ensure(self, name: str) -> None:
         await self._context.local.ensure(Namespace().with_meta(name=name))
@@ -44,7 +45,7 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         feed.of(Namespace),
         authorizer,
         ensure=context.port(ServerNamespaces).on_use,
-        creators=context.settings.given.namespace_creators,
+        creators=context.settings.given.of(ObjectSettings).namespace_creators,
     )
     yield OwnerPermission(authorizer, context.catalog)
 

@@ -21,10 +21,6 @@ class NamingName(Choice):
     choices = tuple(SETS)
 
 
-class Namespaces(Choice):
-    choices = ("lenient", "strict")
-
-
 class StoreName(Choice):
     choices = ("sqlite", "memory")
 
@@ -71,20 +67,6 @@ class Given(Written, frozen=True):
     naming: Annotated[NamingName, Help(description=f"Set of names: {' or '.join(SETS)}.")] = (
         NamingName(DEFAULT)
     )
-    namespaces: Annotated[
-        Namespaces,
-        Help(
-            description="lenient: a namespace is created with its first object; "
-            "strict: it must exist."
-        ),
-    ] = Namespaces("lenient")
-    namespace_creators: Annotated[
-        Many,
-        Help(
-            description="Users and groups whose first object creates its namespace, besides those "
-            "who may create namespaces; for lenient namespaces only."
-        ),
-    ] = ()
     anonymous_paths: Annotated[
         Many,
         Help(description="Paths for requests without credentials; a trailing /* means all below."),
