@@ -9,7 +9,6 @@ import functools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,7 +62,7 @@ class ServedConsole:
         self._sessions = Sessions(
             Api(PageTransport(server.clients.transport(IDENTITY.name)), server.settings.naming),
             server.clock.now,
-            timedelta(seconds=self._console.console_session.seconds),
+            self._console.console_session.delta,
             server.context.port(Revocations).has_revoked,
         )
         self._renderer = Renderer()

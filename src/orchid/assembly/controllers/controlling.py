@@ -7,12 +7,9 @@ remote server: remote_controllers.py.
 import socket
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
 
 from orchid.assembly.features import FEATURES
 from orchid.features.authorities.file_signers import signers
-from orchid.features.authorities.settings import AuthoritySettings
-from orchid.features.revocation.settings import RevocationSettings
 from orchid.features.token_keys.files.signing_key_file import signing_key_file
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.context import Context
@@ -46,17 +43,12 @@ def controller_context(
     the settings say. `authorities`: the CAs that verify the server, in PEM; None: those of the
     files. `hsm`: the one HSM of this process.
     """
-    naming, revocation = settings.naming, settings.given.of(RevocationSettings)
     try:
         return ControllerContext(
-            naming=naming,
+            naming=settings.naming,
             clock=clock,
+            settings=settings.given.of,
             signers=signers(settings, files, clock, is_stored=stores_authority),
-            signing_duration=timedelta(
-                seconds=settings.given.of(AuthoritySettings).cluster_signing_duration.seconds
-            ),
-            crl_url=str(revocation.crl_url),
-            issued_retention=timedelta(seconds=revocation.issued_retention.seconds),
             token_issuer=token_issuer,
             root_ca=_root_ca(settings, files, authorities),
             identity=_identity(settings),

@@ -29,7 +29,7 @@ def _four_eyes(context: Context) -> bool:
 
 def _explainer(context: Context) -> PolicyExplainer:
     authorities = context.settings.given.of(AuthoritySettings)
-    longest = timedelta(seconds=authorities.cluster_signing_duration.seconds)
+    longest = authorities.cluster_signing_duration.delta
     return PolicyExplainer(
         context.naming,
         context.feed,

@@ -123,7 +123,7 @@ def _conditions(context: Context) -> Callable[[SigningKey], KeyConditions]:
     """The conditions of the steps of SigningKeys, by purpose: counts and waiting times."""
     settings, feed, keys = context.settings, context.feed, context.port(AuthorityKeyIndex)
     in_use = context.port(CertificatesInUse)
-    publish = timedelta(seconds=settings.given.of(TokenKeySettings).token_key_publish_time.seconds)
+    publish = settings.given.of(TokenKeySettings).token_key_publish_time.delta
     authorities, bundles = feed.of(CertificateAuthority), feed.of(PublishedBundle)
     default_hint = timedelta(seconds=PublishedBundle().refresh_seconds)
 

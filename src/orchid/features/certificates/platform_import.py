@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
 
 from orchid.features.authorities.platform_authority import PlatformAuthority
 from orchid.features.authorities.platform_key_import import PlatformFiles, PlatformKeyImport
@@ -97,7 +96,7 @@ def _as_bad_settings(files: DataDirectory) -> Iterator[None]:
 async def _import(context: Context) -> None:
     settings, files = context.settings, context.files
     longest = max(
-        timedelta(seconds=settings.given.of(AuthoritySettings).cluster_signing_duration.seconds),
+        settings.given.of(AuthoritySettings).cluster_signing_duration.delta,
         data_directory.YEAR,
     )
 

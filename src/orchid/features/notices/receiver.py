@@ -1,7 +1,6 @@
 """The receiver of notices, from settings."""
 
 import functools
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,7 +37,7 @@ def notice_settings(settings: Settings, metrics: NoticeMetrics) -> NoticeSetting
         return await client.send("POST", body=body, media=media)
 
     receiver = NoticeReceiver(post, settings.issuers[0], _origin(options.notice_url))
-    return NoticeSettings(receiver, timedelta(seconds=options.notice_before.seconds), metrics)
+    return NoticeSettings(receiver, options.notice_before.delta, metrics)
 
 
 def _origin(url: str) -> str:

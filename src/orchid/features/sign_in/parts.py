@@ -1,7 +1,6 @@
 """The parts of sign-in: tokens of files, of bootstrap Secrets, of OpenID Connect, of a webhook."""
 
 from collections.abc import Collection, Iterable
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,7 +75,7 @@ def token_authenticators(context: Context) -> Iterable[TokenAuthenticator]:
 
 def _webhook(context: Context, options: SignInSettings) -> TokenAuthenticator:
     """A webhook, as its kubeconfig describes it now."""
-    cached = timedelta(seconds=options.authentication_token_webhook_cache_ttl.seconds)
+    cached = options.authentication_token_webhook_cache_ttl.delta
     kubeconfig = Path(options.authentication_token_webhook_config_file)
     try:
         endpoint = JsonEndpoint(FollowedKubeconfig(kubeconfig, context.clock.monotonic))

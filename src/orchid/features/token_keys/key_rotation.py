@@ -35,9 +35,9 @@ def key_rotation(settings: Settings) -> KeyRotation:
     options, elsewhere = settings.given.of(TokenKeySettings), keys_elsewhere(settings)
     return KeyRotation(
         stores_token_keys(settings.given),
-        timedelta(seconds=options.token_key_rotation.seconds),
-        timedelta(seconds=options.token_key_publish_time.seconds),
-        timedelta(seconds=settings.given.of(RevocationSettings).issued_retention.seconds),
+        options.token_key_rotation.delta,
+        options.token_key_publish_time.delta,
+        settings.given.of(RevocationSettings).issued_retention.delta,
         _fetching(elsewhere) if elsewhere else None,
     )
 

@@ -1,7 +1,6 @@
 """The parts of signing keys: the token keys of the server, and the policies of SigningKeys."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from pathlib import Path
 
 from orchid.features.ledger.known_keys import note_keys
@@ -58,7 +57,7 @@ def _key_metrics(context: Context) -> KeyMetrics:
         context.feed.of(SigningKey),
         context.port(AcceptedTokens).verifications,
         context.clock.now,
-        timedelta(seconds=context.settings.given.of(TokenKeySettings).token_key_rotation.seconds),
+        context.settings.given.of(TokenKeySettings).token_key_rotation.delta,
     )
 
 

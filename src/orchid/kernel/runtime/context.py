@@ -1,9 +1,8 @@
 """Dependencies of the controllers besides the API, built by the assembly."""
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
@@ -15,6 +14,13 @@ from orchid.kernel.credentials.tokens import TokenSigner
 from orchid.kernel.wire.naming import Naming
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class SettingsOf(Protocol):
+    """The settings of a feature, by the type of their section."""
+
+    def __call__(self, section: type[S], /) -> S: ...
 
 
 class Signer(msgspec.Struct, frozen=True):
@@ -31,10 +37,8 @@ class ControllerContext(msgspec.Struct, frozen=True):
 
     naming: Naming
     clock: Clock
+    settings: SettingsOf
     signers: Mapping[str, Signer]  # those of the platform that have an authority in files
-    signing_duration: timedelta
-    crl_url: str  # the base URL of the revocation lists for certificates; "" for none
-    issued_retention: timedelta  # how long the record of a certificate outlives it
     token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
     root_ca: Callable[[], str]  # the CA bundle for this server; "" if unknown
     identity: str  # of this process among the candidates for leader

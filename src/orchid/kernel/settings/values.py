@@ -4,6 +4,7 @@ A text that does not fit raises ValueError; reading.py adds the flag. An empty U
 setting that is not used.
 """
 
+from datetime import timedelta
 from typing import ClassVar, Self
 
 from orchid.kernel.wire.errors import BadRequest
@@ -42,6 +43,10 @@ class Duration(Value):
     @property
     def seconds(self) -> float:
         return duration(self)
+
+    @property
+    def delta(self) -> timedelta:
+        return timedelta(seconds=self.seconds)
 
 
 class Choice(Value):

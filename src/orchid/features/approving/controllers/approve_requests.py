@@ -35,6 +35,7 @@ from orchid.features.approval.platform_signers import platform_profiles, signer_
 from orchid.features.approving.controllers.follow_policies import PolicyFollower
 from orchid.features.approving.controllers.slow_requests import SlowRequests
 from orchid.features.authorities.controllers.follow_authorities import AuthorityFollower
+from orchid.features.authorities.settings import AuthoritySettings
 from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.features.hosts.controllers.host_certificates import MOST_RENEWALS, HostCertificates
 from orchid.features.rights.kinds.subject_access_review import (
@@ -383,7 +384,8 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
 
 def platform_terms(context: ControllerContext) -> TermsOf:
     """The profiles of the platform's signers, within the constraints of chains in files."""
-    rules = signer_terms(context.naming, context.signing_duration)
+    longest = context.settings(AuthoritySettings).cluster_signing_duration.delta
+    rules = signer_terms(context.naming, longest)
 
     def terms_of(name: str) -> SignerTerms | None:
         terms, signer = rules(name), context.signers.get(name)

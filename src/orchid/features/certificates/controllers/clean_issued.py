@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.clusters.kinds.cluster import Cluster, authorities_end, is_of, record_end
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import Client, ListSelection
 from orchid.kernel.runtime.declaration import ControllerDeclaration
@@ -57,6 +58,6 @@ CONTROLLER = ControllerDeclaration(
         rule(("get",), naming.identity, ("clusters",)),
     ),
     build=lambda client, context, events: CleanIssued(
-        client, context.clock, context.issued_retention
+        client, context.clock, context.settings(RevocationSettings).issued_retention.delta
     ),
 )

@@ -25,6 +25,7 @@ from orchid.features.certificates.controllers.signing_controller import SigningC
 from orchid.features.certificates.kinds.pod_certificate_request import ISSUED, PodCertificateRequest
 from orchid.features.objects.kinds.node import Node
 from orchid.features.objects.kinds.pod.pod import Pod
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.kernel.credentials.authorities.hsm import NO_HSM, KeysOfHsm
@@ -227,7 +228,7 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
         client,
         naming,
         signers={pods: context.signers[pods]} if pods in context.signers else {},
-        crl_url=context.crl_url,
+        crl_url=str(context.settings(RevocationSettings).crl_url),
         clock=context.clock,
         events=events,
         hsm=context.hsm,

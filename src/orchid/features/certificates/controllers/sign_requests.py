@@ -20,8 +20,10 @@ from functools import partial
 
 from orchid.features.approval.platform_signers import platform_profiles
 from orchid.features.approval.spiffe_requests import refuse_other_identity
+from orchid.features.authorities.settings import AuthoritySettings
 from orchid.features.certificates.controllers.signing_controller import SigningController
 from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.features.revocation.settings import RevocationSettings
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.scheduling.batched_work import BatchedWork
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
@@ -143,8 +145,8 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
             if name in context.naming.signing_signers
         },
         platform=platform_profiles(context.naming),
-        longest=context.signing_duration,
-        crl_url=context.crl_url,
+        longest=context.settings(AuthoritySettings).cluster_signing_duration.delta,
+        crl_url=str(context.settings(RevocationSettings).crl_url),
         clock=context.clock,
         events=events,
         hsm=context.hsm,
