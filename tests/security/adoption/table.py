@@ -121,7 +121,7 @@ OWNERS: Final[dict[str, str]] = {
     "features/acme/accounts.py": ACCOUNT,
     "features/acme/orders.py": ACME_ACCOUNT,
     "features/token_keys/policies/material.py": AUTHORITY,
-    "features/authorities/controllers/keep_authorities.py": AUTHORITY,
+    "features/authorities/controllers/authority_bundles.py": AUTHORITY,
     "features/trust_bundles/controllers/publish_bundles.py": AUTHORITY,
     "features/authorities/file_authorities.py": "of the files of the server",
     "features/authorities/platform_key_import.py": "the authority of the platform is never deleted",

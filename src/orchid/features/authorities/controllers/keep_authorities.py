@@ -9,6 +9,9 @@ Writes  the SigningKey of the first key, which the server creates with it, or of
 Never   creates a successor (rotate_authority_keys.py), nor signs
         (features/certificates/controllers/sign_requests.py)
 
+`reconcile` has the order of the steps. stored_authority_keys.py has the keys and their revocations;
+authority_bundles.py publishes the trust bundles.
+
 If a user replaces the key in the Secret of an authority, the new one becomes a SigningKey that
 signs immediately. The key of an authority without SigningKeys, as an earlier version left it, is
 imported by a user: the status is no reason to trust a Secret.
@@ -21,7 +24,7 @@ authorities each is read less often, so that the load does not grow with their n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -29,7 +32,6 @@ from orchid.features.authorities.authority_conditions import (
     ABNORMAL,
     BUNDLE_TAKEN,
     PARENT_REPLACED,
-    CertificateRevoked,
     ChainMissing,
     KeyLost,
     KeyNotSealed,
@@ -40,6 +42,7 @@ from orchid.features.authorities.authority_conditions import (
     of_relations,
     turning_points,
 )
+from orchid.features.authorities.controllers.authority_bundles import AuthorityBundles
 from orchid.features.authorities.controllers.follow_authorities import (
     AUTHORITIES,
     AuthoritiesBySigner,
@@ -48,6 +51,7 @@ from orchid.features.authorities.controllers.follow_authorities import (
     read_authority,
     read_secret,
 )
+from orchid.features.authorities.controllers.stored_authority_keys import StoredAuthorityKeys
 from orchid.features.authorities.kinds.certificate_authority import (
     EXPIRING,
     UNSEALED_STORE,
@@ -59,25 +63,15 @@ from orchid.features.authorities.kinds.certificate_authority import (
 )
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
-from orchid.features.token_keys.key_selection import KeySelection, select
+from orchid.features.token_keys.key_selection import KeySelection
 from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds.signing_key import (
     MADE,
     RETIRED,
     SigningKey,
     authority_public_key,
-    key_location,
-    revoked_identities,
 )
-from orchid.features.trust_bundles.controllers.publish_trust_bundles import (
-    bundle_name,
-    is_past,
-    top_of_chain,
-)
-from orchid.features.trust_bundles.kinds.cluster_trust_bundle import (
-    ClusterTrustBundle,
-    ClusterTrustBundleSpec,
-)
+from orchid.features.trust_bundles.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.features.trust_bundles.kinds.published_bundle import PublishedBundle
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
@@ -100,11 +94,10 @@ from orchid.kernel.wire.authority_status import (
 )
 from orchid.kernel.wire.conditions import FALSE, READY, TRUE, Condition, with_conditions
 from orchid.kernel.wire.errors import AlreadyExists, Forbidden, Invalid
-from orchid.kernel.wire.meta import Object, ObjectMeta, OwnerReference
+from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import CORE, READ, may_record_events, rule
-from orchid.kernel.wire.references import SecretReference, belongs_to, owner_reference
-from orchid.kernel.wire.revoked_credentials import RevokedKey
+from orchid.kernel.wire.references import SecretReference
 from orchid.kernel.wire.rules.key_names import next_name
 from orchid.kernel.wire.struct import replace
 
@@ -135,17 +128,11 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._index = AuthoritiesBySigner()
         self._secret_of: dict[str, SecretReference] = {}  # by the name of the authority
         self._kept: dict[SecretReference, set[str]] = {}  # the names of the authorities by Secret
-        self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
-        self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
-        self._named: dict[str, str] = {}  # the authority of every key, by name
         self._names_taken: set[str] = set()  # the names of all authorities
-        self._holders: dict[SecretReference, str] = {}  # authorities by the Secret of a key
-        self._revoked: dict[str, RevokedKey] = {}  # by the name of the revocation
-        # By the SHA-256 of a certificate: names of revocations; authorities, with names of keys.
-        self._revoked_certificates: dict[str, set[str]] = {}
-        self._chains: dict[str, set[tuple[str, str]]] = {}
         self.listed = asyncio.Event()  # set once every authority is in the index
         self._home = home = naming.system_namespace
+        self._keys = StoredAuthorityKeys(home)
+        self._bundles = AuthorityBundles(client, self._keys, clock)
         self.triggers = (
             Trigger(ListSelection(SigningKey), self._key_changed),
             Trigger(ListSelection(CredentialRevocation), self._key_revoked),
@@ -216,7 +203,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             self._refuse_second(record)
             await self._adopt(record)
             status = replace(status, request=self._request(record))
-            selection = select(self._keys_of(record), self._revoked_keys(), record.name)
+            selection = self._keys.selection(record)
             # Computed first: an authority without a usable key shows none of the keys before.
             status = replace(status, keys=tuple(map(_reference, selection.verifying)))
             authority = await self._signer(record, selection)
@@ -224,17 +211,17 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 status,
                 certificate=authority.chain_pem.decode("ascii"),
                 not_after=min(link.not_valid_after_utc for link in authority.chain),
-                trust_bundle=await self._publish(record, selection),
+                trust_bundle=await self._bundles.publish(record, selection),
                 cross_certificates=cross_certificates(selection)
                 + self._cross_of_parent(record, authority),
             )
             refuse_out_of_time(authority.chain, now)
-            self._refuse_revoked(authority, selection)
+            self._keys.refuse_revoked(authority, selection)
             ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(record))
         except Refusal as refusal:
             # The exceptions are named after the problem: KeyMismatch, AuthorityExpired.
             reason, message = type(refusal).__name__, str(refusal)
-            if self._keys_of(record):
+            if self._keys.members(record):
                 status = self._own_certificate(replace(record, status=status))
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
         related = of_relations(record, await self._problems(record))
@@ -248,7 +235,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
         A user may write it while no key signs, or while a finalizer keeps the authority.
         """
-        own = [key.status.certificate for key in self._keys_of(authority)]
+        own = [key.status.certificate for key in self._keys.members(authority)]
         if authority.status.certificate in ("", *own):
             return authority.status
         return replace(authority.status, certificate=next(filter(None, own), ""))
@@ -258,7 +245,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         is_watched = secret_location(authority, self._naming).namespace == self._home
         key = authority.spec.key
         if (key and not key.is_made) or any(
-            signing_key.hsm_label for signing_key in self._keys_of(authority)
+            signing_key.hsm_label for signing_key in self._keys.members(authority)
         ):
             is_watched = False  # an HSM may fail, or come back, at any time
         least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
@@ -284,30 +271,15 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     # -- the key -----------------------------------------------------------------------------
 
-    def _refuse_revoked(self, authority: Authority, selection: KeySelection) -> None:
-        """Refuse a chain with a revoked certificate; roots are removed from bundles instead."""
-        assert selection.signer is not None
-        for link in authority.chain[:-1]:
-            if certificates.fingerprint(link) in self._revoked_certificates:
-                raise CertificateRevoked(
-                    f"a certificate in the chain of {selection.signer.name} is revoked; to have "
-                    "another key sign, revoke the key, too: "
-                    f"orchid revoke key/{selection.signer.name}"
-                )
-
     def _refuse_second(self, found: CertificateAuthority) -> None:
         for signer in found.signers:
             for other in self._index.claims(signer):
                 if other.seniority < found.seniority:
                     raise SignerTaken(f"the authority {other.name} has the signer {signer} already")
 
-    def _keys_of(self, found: CertificateAuthority) -> list[SigningKey]:
-        keys = self._keys.get(found.name, {}).values()
-        return [key for key in keys if belongs_to(key, found)]
-
     def _request(self, found: CertificateAuthority) -> str:
         """The request that an authority elsewhere has to sign, if there is one."""
-        requests = (key.status.request for key in self._keys_of(found) if _waits(key))
+        requests = (key.status.request for key in self._keys.members(found) if _waits(key))
         return next(requests, "")
 
     def _cross_of_parent(self, record: CertificateAuthority, authority: Authority) -> str:
@@ -321,7 +293,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _adopt(self, authority: CertificateAuthority) -> None:
         """Have a SigningKey for the present key of an authority."""
-        stored = self._keys_of(authority)
+        stored = self._keys.members(authority)
         if authority.spec.key is not None:
             if not stored:  # the others are created as SigningKeys
                 await self._create_first(authority, authority.spec.key)
@@ -344,7 +316,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         elif same[0].status.certificate != chain and same[0].state != RETIRED:
             renewed = replace(same[0], status=replace(same[0].status, certificate=chain))
             await self._client.update_status(renewed)
-            self._take_key(renewed)
+            self._keys.take(renewed)
 
     async def _create_first(self, authority: CertificateAuthority, key: AuthorityKeySpec) -> None:
         """Without a source, the server creates the first key, or takes that in the HSM.
@@ -357,12 +329,12 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         await self._create_key(authority, SigningKeySpec())
 
     async def _create_key(self, authority: CertificateAuthority, spec: SigningKeySpec) -> None:
-        name = next_name(self._named, authority.name, self._names_taken)
+        name = next_name(self._keys.names, authority.name, self._names_taken)
         new = SigningKey(
             metadata=ObjectMeta(name=name), spec=replace(spec, authority=authority.name)
         )
         try:
-            self._take_key(await self._client.create(new))
+            self._keys.take(await self._client.create(new))
         except AlreadyExists:
             raise TryAgain(f"there is a SigningKey {name} already") from None
         except Invalid as refused:
@@ -374,7 +346,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     async def _signer(self, authority: CertificateAuthority, selection: KeySelection) -> Authority:
         if selection.signer is None:
-            waiting = [key.name for key in self._keys_of(authority) if _waits(key)]
+            waiting = [key.name for key in self._keys.members(authority) if _waits(key)]
             if waiting:
                 raise ChainMissing(f"the request of {waiting[0]} waits for a signature elsewhere")
             raise NoKey("every key of the authority is revoked")
@@ -385,119 +357,19 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 raise _lost(missing) from None
             raise
 
-    def _owner(self, found: CertificateAuthority) -> OwnerReference:
-        return owner_reference(found, self._client.catalog.of(CertificateAuthority).api_version)
-
-    # -- the trust bundle --------------------------------------------------------------------
-
-    async def _publish(self, authority: CertificateAuthority, selection: KeySelection) -> str:
-        """Create or correct the bundle of each key in use; return the name of the signer's."""
-        first, *others = (top_of_chain(key.status.certificate) for key in selection.verifying)
-        texts = [first, *(text for text in others if not is_past(text, self._clock.now()))]
-        specs = {
-            bundle_name(signer, text): ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
-            for signer in authority.signers
-            for text in texts
-        }
-        for name, spec in specs.items():
-            bundle = await self._client.find(ClusterTrustBundle, name)
-            if bundle is None:
-                meta = ObjectMeta(name=name, owner_references=(self._owner(authority),))
-                await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
-            elif bundle.spec != spec or not belongs_to(bundle, authority):
-                # An earlier version published those of the platform without an owner.
-                owned = bundle.with_meta(owner_references=(self._owner(authority),))
-                await self._client.update(replace(owned, spec=spec))
-        await self._remove_past(authority, frozenset(specs))
-        return next(iter(specs))
-
-    async def _remove_past(self, authority: CertificateAuthority, current: frozenset[str]) -> None:
-        """Delete the bundles of keys that nobody trusts any more, or that have expired."""
-        revoked = self._revoked_keys()
-        unused = {
-            top_of_chain(key.status.certificate)
-            for key in self._keys_of(authority)
-            if key.state == RETIRED or key.is_revoked(revoked)
-        }
-        for name in self._bundles.get(authority.metadata.uid, set()) - current:
-            bundle = await self._client.find(ClusterTrustBundle, name)
-            if bundle is None or not belongs_to(bundle, authority):
-                continue
-            text = bundle.spec.trust_bundle
-            if text in unused or is_past(text, self._clock.now()):
-                await self._client.delete_gone(ClusterTrustBundle, bundle)
+    # -- events ------------------------------------------------------------------------------
 
     async def _key_changed(self, event: WatchedChange[SigningKey]) -> AsyncIterator[Key]:
-        key = event.object
-        if event.type == DELETED:
-            self._named.pop(key.name, None)
-        else:
-            self._named[key.name] = key.group
-        if not key.spec.authority or key.is_file:
-            return
-        if event.type == DELETED:
-            self._keys.get(key.spec.authority, {}).pop(key.name, None)
-            for digest in _fingerprints(key):
-                self._chains.get(digest, set()).discard((key.spec.authority, key.name))
-            self._holders.pop(key_location(key, self._home), None)
-        else:
-            self._take_key(key)
-        yield "", key.spec.authority
-
-    def _take_key(self, key: SigningKey) -> None:
-        self._keys.setdefault(key.spec.authority, {})[key.name] = key
-        self._named[key.name] = key.spec.authority
-        self._holders[key_location(key, self._home)] = key.spec.authority
-        for digest in _fingerprints(key):
-            self._chains.setdefault(digest, set()).add((key.spec.authority, key.name))
+        for authority in self._keys.key_changed(event):
+            yield "", authority
 
     async def _key_revoked(self, event: WatchedChange[CredentialRevocation]) -> AsyncIterator[Key]:
-        if event.object.spec.certificate and not event.object.spec.cluster:
-            for key in self._certificate_revoked(event, event.object.spec.certificate.sha256):
-                yield key
-        named = event.object.spec.key
-        if named is None:
-            return
-        if event.type == DELETED:
-            self._revoked.pop(event.object.name, None)
-        else:
-            self._revoked[event.object.name] = named
-        identities = revoked_identities(named)
-        for authority, keys in list(self._keys.items()):
-            if any(key.is_revoked(identities) for key in keys.values()):
-                yield "", authority
-
-    def _revoked_keys(self) -> set[str]:
-        named = self._revoked.values()
-        return {identity for key in named for identity in revoked_identities(key)}
-
-    def _certificate_revoked(
-        self, event: WatchedChange[CredentialRevocation], digest: str
-    ) -> Iterator[Key]:
-        names = self._revoked_certificates.setdefault(digest, set())
-        if event.type == DELETED:  # a hold
-            names.discard(event.object.name)
-        else:
-            names.add(event.object.name)
-        if not names:
-            del self._revoked_certificates[digest]
-        for authority, _ in self._chains.get(digest, ()):
+        for authority in self._keys.revoked(event):
             yield "", authority
 
     async def _owner_of(self, event: WatchedChange[ClusterTrustBundle]) -> AsyncIterator[Key]:
-        kind = self._client.catalog.of(CertificateAuthority).name
-        for owner in event.object.metadata.owner_references:
-            if owner.kind == kind:
-                self._index_bundle(owner.uid, event)
-                yield "", owner.name
-
-    def _index_bundle(self, owner: str, event: WatchedChange[ClusterTrustBundle]) -> None:
-        if event.type != DELETED:
-            self._bundles.setdefault(owner, set()).add(event.object.name)
-        elif owner in self._bundles:
-            self._bundles[owner].discard(event.object.name)
-            if not self._bundles[owner]:
-                del self._bundles[owner]
+        for authority in self._bundles.changed(event):
+            yield "", authority
 
     async def _published(self, event: WatchedChange[PublishedBundle]) -> AsyncIterator[Key]:
         if event.object.name in self._secret_of:
@@ -507,8 +379,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         changed = SecretReference(name=event.object.name, namespace=event.object.namespace)
         for name in tuple(self._kept.get(changed, ())):
             yield "", name
-        if changed in self._holders:
-            yield "", self._holders[changed]
+        if holder := self._keys.held_in(changed):
+            yield "", holder
 
     # -- the status --------------------------------------------------------------------------
 
@@ -535,15 +407,6 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 def _waits(key: SigningKey) -> bool:
     """Whether a key waits for a certificate from elsewhere."""
     return bool(key.status.request) and not key.status.certificate and key.state != RETIRED
-
-
-def _fingerprints(key: SigningKey) -> list[str]:
-    """SHA-256 of each certificate in the chain of a key below its root."""
-    try:
-        links = certificates.parse_blocks(key.status.certificate) if key.status.certificate else []
-    except Refusal:
-        return []
-    return [certificates.fingerprint(link) for link in links[:-1]]
 
 
 def _without_keys(authority: CertificateAuthority, secret: SecretReference) -> KeyLost:
