@@ -42,7 +42,7 @@ def rules(violations: Iterator[Violation]) -> list[str]:
     return [violation.rule for violation in violations]
 
 
-def answer(status: int = 201, **document: Any) -> Answer:
+def answer(status: int = 201, /, **document: Any) -> Answer:
     return Answer(status, json.dumps(document).encode())
 
 
@@ -166,11 +166,27 @@ def test_a_second_root_by_a_chain_takes_the_right_to_import() -> None:
 
     def installed(actor: str, label: str) -> list[str]:
         done = operation("chain", "signingkeys", "web-1", actor, pair=label)
-        return rules(ownership.answered(done, answer(200)))
+        key = signing_key("web-1", "k", SERVER.pair("own"), owner="1").object
+        return rules(ownership.answered(done, answer(200, **key)))
 
     assert installed("alice", "offline") == []
     assert installed("bob", "bob's") == []
     assert installed("alice", "alice's") == ["another root by a chain"]
+
+
+def test_a_chain_belongs_to_the_authority_in_the_answer() -> None:
+    """The watch may not have shown that one yet, or still shows an earlier one of its name."""
+    pool = Pool()
+    ownership, root = Ownership(pool, Rights({})), pool.pair("offline")
+    own = SERVER.pair("below offline")
+    chain = pem(root.certify(own.key.public_key(), subject([("CN", "own")]))) + root.root
+    list(ownership.saw(authority("1")))
+    key = signing_key("web-1", "k", own, owner="2", chain=chain)
+    done = operation("chain", "signingkeys", "web-1", pair="offline")
+
+    list(ownership.answered(done, answer(200, **key.object)))
+
+    assert judged(ownership, authority("2"), key) == []
 
 
 def test_a_parent_of_the_same_name_is_not_the_parent() -> None:

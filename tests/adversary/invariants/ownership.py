@@ -64,7 +64,7 @@ class Ownership:
         ):
             self._by_users.add(operation.name)
         elif operation.act == "chain":
-            yield from self._install(operation)
+            yield from self._install(operation, _owner(answer.json))
 
     def _import_key(self, document: dict[str, Any]) -> None:
         """The answer names the authority by uid; a watch may have brought another, or none yet."""
@@ -80,13 +80,14 @@ class Ownership:
         roots = certificates_in(spec.get("trustBundle", ""))
         self._attested[spec.get("signerName", "")] |= {digest(one.public_key()) for one in roots}
 
-    def _install(self, operation: Operation) -> Iterator[Violation]:
+    def _install(self, operation: Operation, uid: str) -> Iterator[Violation]:
+        """The answer names the authority by uid; a watch may show another one, or none yet."""
         label, name = operation.options["pair"], operation.name.rpartition("-")[0]
         authority = self._authorities.get(name)
-        if authority is None:
-            return
-        roots = self._chains[authority["metadata"]["uid"]]
-        if roots and label not in roots and not self._may_import(operation, authority):
+        roots = self._chains[uid]
+        is_seen = authority is not None and authority["metadata"]["uid"] == uid
+        is_other = bool(roots) and label not in roots
+        if is_other and is_seen and authority and not self._may_import(operation, authority):
             yield Violation(
                 "another root by a chain",
                 f"{operation.actor} replaced {roots} above {name} by {label}, without `import`",
