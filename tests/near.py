@@ -11,12 +11,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCE: Final = PurePosixPath("src/orchid")
 UNIT: Final = PurePosixPath("tests/unit")
+IMPORT: Final = r"from ((?:orchid|tests)[\w.]*) import (?:\(([^)]*)\)|(.*))"
 LAYERS: Final = {"kernel", "features", "commands"}  # folders of packages, not packages themselves
 
 
@@ -111,17 +113,24 @@ def _of_tests(
 def _naming(path: PurePosixPath, texts: dict[PurePosixPath, str]) -> set[PurePosixPath]:
     """The modules of tests that import a module, or name a file."""
     tail = path.relative_to("src") if path.is_relative_to("src") else path
-    patterns = [rf"(?<![\w./-]){re.escape(str(tail))}(?![\w-])", rf"[\"'/]{re.escape(path.name)}\b"]
-    if path.suffix == ".py":
-        *package, name = tail.with_suffix("").parts
-        parent = re.escape(".".join(package))
-        patterns = [
-            patterns[0],
-            rf"\b{parent}\.{name}\b(?!\.py\b)",
-            rf"\bfrom {parent} import (?:\([^)]*|[^(\n]*)\b{name}\b",
-        ]
-    pattern = re.compile("|".join(patterns))
-    return {each for each, text in texts.items() if each != path and pattern.search(text)}
+    name = str(tail) if path.suffix == ".py" else path.name
+    written = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
+    module = ".".join(tail.with_suffix("").parts)
+    return {
+        each
+        for each, text in texts.items()
+        if each != path and ((name in text and written.search(text)) or module in _modules(text))
+    }
+
+
+@cache
+def _modules(text: str) -> frozenset[str]:
+    """The modules that a text names or imports, and what could be one, of the product and tests."""
+    names = set(re.findall(r"\b(?:orchid|tests)(?:\.\w+)+", text))
+    for package, several, single in re.findall(IMPORT, text):
+        names |= {f"{package}.{name}" for name in re.findall(r"\w+", several or single)}
+    parts = [name.split(".") for name in names]
+    return frozenset(".".join(each[:length]) for each in parts for length in range(2, 9))
 
 
 if __name__ == "__main__":
