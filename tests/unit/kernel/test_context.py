@@ -20,7 +20,7 @@ class Issuer:
 def context() -> Context:
     """A context whose parts need nothing else of a server."""
     nothing: Any = None
-    settings = type("Settings", (), {"names": None})()
+    settings = type("Settings", (), {"naming": None})()
     return Context(
         settings,
         nothing,
