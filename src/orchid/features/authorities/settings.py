@@ -80,9 +80,9 @@ class SigningFiles(NamedTuple):
     key: str
 
 
-def signing_files(given: Given) -> list[SigningFiles]:
+def signing_files(written: Given) -> list[SigningFiles]:
     """Every pair of flags, the shared one first."""
-    options, naming = given.of(AuthoritySettings), SETS[given.naming]
+    options, naming = written.of(AuthoritySettings), SETS[written.naming]
     return [
         SigningFiles(
             signer=getattr(naming, field) if field else "",
@@ -95,9 +95,9 @@ def signing_files(given: Given) -> list[SigningFiles]:
     ]
 
 
-def own_pairs(given: Given) -> Mapping[str, tuple[Path, Path]]:
+def own_pairs(written: Given) -> Mapping[str, tuple[Path, Path]]:
     """The files of signers with an authority of their own; raises BadSettings."""
-    shared, *others = signing_files(given)
+    shared, *others = signing_files(written)
     for each in others:
         if bool(each.certificate) != bool(each.key):
             raise BadSettings(f"--{each.flag}-cert-file and --{each.flag}-key-file go together")

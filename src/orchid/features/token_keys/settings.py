@@ -53,26 +53,26 @@ class TokenKeySettings(Section, frozen=True):
         ),
     ] = Duration("24h")
 
-    def refuse_contradictions(self, given: Given) -> None:
+    def refuse_contradictions(self, written: Given) -> None:
         if self.token_key_publish_time.seconds < self.service_account_jwks_max_age.seconds:
             raise BadSettings(
                 "--token-key-publish-time: must not be below --service-account-jwks-max-age, for "
                 "which verifiers cache the published keys"
             )
-        if stores_token_keys(given) and is_unsealed(given):
+        if stores_token_keys(written) and is_unsealed(written):
             raise BadSettings(
                 "--token-keys: stored keys are in Secrets, which are not sealed in etcd; start "
                 "every server with the same --encryption-provider-config"
             )
 
 
-def stores_token_keys(given: Given) -> bool:
+def stores_token_keys(written: Given) -> bool:
     """Whether token keys are SigningKey objects; otherwise they are files."""
-    options = given.of(TokenKeySettings)
+    options = written.of(TokenKeySettings)
     if options.token_keys:
         return options.token_keys == STORED
     has_files = options.service_account_signing_key_file or options.service_account_key_file
-    return not has_files and not is_unsealed(given)
+    return not has_files and not is_unsealed(written)
 
 
 def keys_elsewhere(settings: Settings) -> str:
