@@ -16,12 +16,10 @@ from typing import Final
 
 import msgspec
 
-from orchid.features.authorities.authority_conditions import of_certificate
 from orchid.features.authorities.authority_keys import AuthorityKeyIndex
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
+from orchid.features.authorities.controllers.authority_conditions import of_certificate
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.features.objects.kinds.lease import ServerKeys
 from orchid.features.token_keys.files.file_keys import OF_FILES

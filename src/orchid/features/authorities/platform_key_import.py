@@ -16,15 +16,14 @@ from typing import Any
 import msgspec
 from cryptography import x509
 
-from orchid.features.authorities.kinds.certificate_authority import (
-    CLUSTER,
+from orchid.features.authorities.authority_spec import (
     DURATION,
     LONGEST_NAME,
     AuthorityKeySpec,
     AuthoritySubject,
-    CertificateAuthority,
     CertificateAuthoritySpec,
 )
+from orchid.features.authorities.kinds.certificate_authority import CLUSTER, CertificateAuthority
 from orchid.features.ledger.known_keys import noted_keys
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.token_keys.key_source import SigningKeySpec

@@ -14,10 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from cryptography import x509
 
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.clusters.kinds.cluster import Cluster
 from orchid.features.notices.notice import Notice, NoticeKey, plain, plain_all

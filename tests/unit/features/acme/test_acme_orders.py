@@ -14,14 +14,10 @@ from orchid.features.acme.kinds.acme_order import (
     AcmeOrderSpec,
     AcmeOrderStatus,
 )
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds import certificate_signing_request, issued_certificate
-from orchid.features.certificates.kinds.certificate_signing_request import (
-    CertificateSigningRequest,
-)
+from orchid.features.certificates.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.features.certificates.kinds.issued_certificate import (
     IssuedCertificate,
     IssuedCertificateSpec,

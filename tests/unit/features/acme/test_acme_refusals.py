@@ -33,10 +33,8 @@ from orchid.features.acme.protocol.problems import AcmeProblem
 from orchid.features.acme.protocol.requests import RequestTarget, SignedRequests, VerifiedRequest
 from orchid.features.acme.revoking import RevocationPage
 from orchid.features.approval.issuing_terms import IssuingTerms
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,

@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from orchid.features.authorities.authority_conditions import (
+from orchid.features.authorities.authority_keys import AuthorityKeyIndex
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
+from orchid.features.authorities.controllers.authority_conditions import (
     BUNDLE_TAKEN,
     bundle_problem,
     of_relations,
 )
-from orchid.features.authorities.authority_keys import AuthorityKeyIndex
 from orchid.features.authorities.kinds import certificate_authority
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.authorities.policies.authority_names import AuthorityNames
 from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
+from orchid.features.authorities.authority_spec import AuthorityParent, CertificateAuthoritySpec
 from orchid.features.authorities.kinds import certificate_authority
 from orchid.features.authorities.kinds.certificate_authority import (
-    AuthorityParent,
     CertificateAuthority,
-    CertificateAuthoritySpec,
     parent_reference,
 )
 from orchid.features.authorities.policies.dependents import AuthorityDependents

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from orchid.features.authorities.authority_spec import AuthorityKeySpec, CertificateAuthoritySpec
 from orchid.features.authorities.kinds import certificate_authority
 from orchid.features.authorities.kinds.certificate_authority import (
-    AuthorityKeySpec,
     CertificateAuthority,
-    CertificateAuthoritySpec,
     SecretReference,
 )
 from orchid.features.authorities.policies.own_signers import OwnSigners

@@ -2,10 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH

@@ -12,10 +12,8 @@ from orchid.features.accounts.kinds.token_request import (
     TokenRequestSpec,
 )
 from orchid.features.accounts.token_issuer import IssuingSettings, TokenIssuer
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.features.certificates.credentials_metrics import MOST_NAMED, IssuanceMetrics
 from orchid.features.certificates.kinds.certificate_signing_request import (

@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.approval.issuing_terms import IssuingTerms
-from orchid.features.authorities.kinds.certificate_authority import (
+from orchid.features.authorities.authority_spec import (
     AuthorityKeySpec,
     AuthoritySubject,
-    CertificateAuthority,
     CertificateAuthoritySpec,
 )
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.controllers.sign_pod_requests import SignPodRequests
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.certificates.kinds.pod_certificate_request import (

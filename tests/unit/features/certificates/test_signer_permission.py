@@ -7,11 +7,9 @@ import pytest
 from orchid.features.approval.terms import ApprovalPolicySpec
 from orchid.features.approving.kinds import approval_policy
 from orchid.features.approving.kinds.approval_policy import ApprovalPolicy
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
 from orchid.features.authorities.kinds import certificate_authority
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.authorities.signer_authorities import SignerAuthorities
 from orchid.features.certificates.kinds import pod_certificate_request
 from orchid.features.certificates.kinds.certificate_signing_request import (

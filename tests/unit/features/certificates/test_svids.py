@@ -8,13 +8,13 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.features.authorities.kinds.certificate_authority import (
+from orchid.features.authorities.authority_spec import (
     AuthorityKeySpec,
     AuthorityParent,
     AuthoritySubject,
-    CertificateAuthority,
     CertificateAuthoritySpec,
 )
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest as Request,
 )

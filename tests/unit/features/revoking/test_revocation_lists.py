@@ -7,11 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchid.features.authorities.authority_keys import AuthorityKeyIndex
+from orchid.features.authorities.authority_spec import CertificateAuthoritySpec
 from orchid.features.authorities.kinds import certificate_authority
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.objects.kinds import config_map
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.revoking import revocation_lists

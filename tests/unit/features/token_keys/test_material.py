@@ -6,11 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from orchid.features.authorities.authority_spec import AuthorityKeySpec, CertificateAuthoritySpec
 from orchid.features.authorities.kinds import certificate_authority
-from orchid.features.authorities.kinds.certificate_authority import (
-    CertificateAuthority,
-    CertificateAuthoritySpec,
-)
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.certificates.kinds import issued_certificate
 from orchid.features.clusters.kinds import cluster
 from orchid.features.objects.kinds import config_map, secret
@@ -78,7 +76,7 @@ async def imported(here: World, rights: Rights, pair: Authority, *signers: str) 
         signer_name="" if signers else SIGNER, signer_names=signers, secret_ref=MINE
     )
     if signers:
-        spec = replace(spec, key=certificate_authority.AuthorityKeySpec(algorithm="ECDSA-P256"))
+        spec = replace(spec, key=AuthorityKeySpec(algorithm="ECDSA-P256"))
     await here.put(CertificateAuthority(metadata=ObjectMeta(name="web", uid="w"), spec=spec))
     policy = SigningKeyMaterial(
         ORCH,

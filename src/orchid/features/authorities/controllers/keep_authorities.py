@@ -28,7 +28,9 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchid.features.authorities.authority_conditions import (
+from orchid.features.authorities.authority_spec import AuthorityKeySpec
+from orchid.features.authorities.controllers.authority_bundles import AuthorityBundles
+from orchid.features.authorities.controllers.authority_conditions import (
     ABNORMAL,
     BUNDLE_TAKEN,
     PARENT_REPLACED,
@@ -42,7 +44,6 @@ from orchid.features.authorities.authority_conditions import (
     of_relations,
     turning_points,
 )
-from orchid.features.authorities.controllers.authority_bundles import AuthorityBundles
 from orchid.features.authorities.controllers.follow_authorities import (
     AUTHORITIES,
     AuthoritiesBySigner,
@@ -55,7 +56,6 @@ from orchid.features.authorities.controllers.stored_authority_keys import Stored
 from orchid.features.authorities.kinds.certificate_authority import (
     EXPIRING,
     UNSEALED_STORE,
-    AuthorityKeySpec,
     CertificateAuthority,
     parent_problem,
     parent_reference,
@@ -77,10 +77,7 @@ from orchid.kernel.base.clock import Clock
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.authorities.hsm import NO_HSM, KeysOfHsm
-from orchid.kernel.credentials.authorities.issuer_chain import (
-    refuse_out_of_time,
-    spki_of,
-)
+from orchid.kernel.credentials.authorities.issuer_chain import refuse_out_of_time, spki_of
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.runtime.context import ControllerContext

@@ -9,7 +9,7 @@ Part of the controller in keep_authorities.py. Start with `selection`, the keys 
 
 from collections.abc import Iterator
 
-from orchid.features.authorities.authority_conditions import CertificateRevoked
+from orchid.features.authorities.controllers.authority_conditions import CertificateRevoked
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
 from orchid.features.token_keys.key_selection import KeySelection, select

@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from orchid.features.authorities.authority_spec import SPEC
 from orchid.features.authorities.kinds.certificate_authority import (
     SHOWS_FILES,
-    SPEC,
     CertificateAuthority,
     parent_problem,
     parent_reference,

@@ -3,8 +3,7 @@
 The classes are problems: the name of one is the reason of the condition Ready. `of_certificate` has
 the conditions that follow from the certificate and the time alone, `turning_points` when they
 change; `of_relations` has those about objects that belong to somebody else.
-features/authorities/controllers/keep_authorities.py writes them, and file_authorities.py those of
-files.
+keep_authorities.py writes them, and features/authorities/file_authorities.py those of files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
