@@ -16,7 +16,8 @@ from orchid.features.authorities.kinds.certificate_authority import (
     CertificateAuthority,
     parent_reference,
 )
-from orchid.features.token_keys.controllers.rotate_keys import KeyGroup, RotationTimes
+from orchid.features.token_keys.controllers.key_groups import KeyGroup
+from orchid.features.token_keys.controllers.rotate_keys import RotationTimes
 from orchid.features.token_keys.key_selection import KeySelection
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.credentials.authorities.authority import Authority

@@ -12,7 +12,8 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
 )
-from orchid.features.token_keys.controllers.rotate_keys import ALLOWANCE, KeyGroup, RotationTimes
+from orchid.features.token_keys.controllers.key_groups import KeyGroup
+from orchid.features.token_keys.controllers.rotate_keys import ALLOWANCE, RotationTimes
 from orchid.features.token_keys.controllers.rotate_token_keys import RotateTokenKeys
 from orchid.features.token_keys.key_rotation import KeyRotation
 from orchid.features.token_keys.key_selection import select
@@ -179,11 +180,11 @@ async def test_the_revocation_of_a_key_counts_while_it_is_there(tokens: RotateTo
     other = replace(revocation(key()), spec=CredentialRevocationSpec())
     ignored = await heard(tokens._on_revocation(event(other)))
     woken = await heard(tokens._on_revocation(event(revocation(key()))))
-    there = tokens._revoked_keys()
+    there = tokens._revocations.identities()
     again = await heard(tokens._on_revocation(event(revocation(key()), DELETED)))
 
     assert (ignored, woken, again) == ([], [("", "tokens")], [("", "tokens")])
-    assert (there, tokens._revoked_keys()) == ({"kid-tokens-1"}, set())
+    assert (there, tokens._revocations.identities()) == ({"kid-tokens-1"}, set())
 
 
 # --- after a revocation -----------------------------------------------------------------------

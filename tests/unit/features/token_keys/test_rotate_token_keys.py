@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchid.features.objects.kinds.lease import Lease, keys_annotation
-from orchid.features.token_keys.controllers.rotate_keys import KeyGroup
+from orchid.features.token_keys.controllers.key_groups import KeyGroup
 from orchid.features.token_keys.controllers.rotate_token_keys import (
     UNLOADED_SECONDS,
     RotateTokenKeys,

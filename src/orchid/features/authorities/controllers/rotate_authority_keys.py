@@ -17,12 +17,11 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.features.token_keys.controllers.key_groups import KeyGroup, group_key
 from orchid.features.token_keys.controllers.rotate_keys import (
     REFRESH,
-    KeyGroup,
     RotateKeys,
     RotationTimes,
-    group_key,
     rights,
     rights_at_home,
 )

@@ -6,49 +6,52 @@ Writes  the state of a key, a new key, /status; deletes private keys that may no
         Retired keys after their retention
 Never   judges whether a step is possible: the server does, also for the conditions, by a dry run
 
-The keys of a group, of which one signs, are one piece of work (`_rotate`), since each step depends
-on the others. Every step is one write and follows from the stored objects alone, so the next leader
-goes on where one was killed. rotate_token_keys.py and
+The keys of a group, of which one signs (key_groups.py), are one piece of work (`_rotate`), since
+each step depends on the others. Every step is one write and follows from the stored objects alone,
+so the next leader goes on where one was killed. rotate_token_keys.py and
 features/authorities/controllers/rotate_authority_keys.py say when a key needs a successor, and when
 that one is due.
 """
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from orchid.features.objects.kinds.lease import Lease, LiveServers, server_label
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.token_keys.controllers.key_conditions import (
+    KEY_LOST,
+    key_conditions,
+    reasons,
+    set_state,
+)
+from orchid.features.token_keys.controllers.key_groups import KeyGroup, authority_of, group_key
+from orchid.features.token_keys.controllers.key_revocations import KeyRevocations, is_any_revoked
 from orchid.features.token_keys.key_selection import KeySelection, select
 from orchid.features.token_keys.kinds.signing_key import (
-    ACTIVATABLE,
     ACTIVE,
     MADE,
     PUBLIC_ONLY,
-    PUBLIC_ONLY_TEXT,
     PUBLISHED,
     RETIRABLE,
     RETIRED,
     VERIFYING,
     SigningKey,
     key_location,
-    revoked_identities,
 )
 from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.kernel.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.kernel.runtime.loop import Controller, Gone, Key, Trigger, TryAgain
-from orchid.kernel.wire.conditions import FALSE, READY, TRUE, Condition, is_true, with_conditions
-from orchid.kernel.wire.errors import AlreadyExists, ApiError, Forbidden, Invalid
+from orchid.kernel.wire.conditions import FALSE, Condition, is_true, with_conditions
+from orchid.kernel.wire.errors import AlreadyExists, Forbidden, Invalid
 from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import CORE, READ, PolicyRule, may_record_events, rule
 from orchid.kernel.wire.references import SecretReference
-from orchid.kernel.wire.revoked_credentials import RevokedKey
-from orchid.kernel.wire.rules.key_names import TOKENS
 from orchid.kernel.wire.struct import replace
 
 AT_ONCE: Final = 0.0
@@ -58,7 +61,6 @@ COUNTED: Final = 60.0  # seconds between two counts of what depends on a key
 COUNTED_AT_LAST: Final = 30.0  # the same for a Verifying key: it is Retirable within a minute
 REPEAT: Final = timedelta(days=1)  # between two events about the same blocked step
 ALLOWANCE: Final = timedelta(minutes=2)  # of the wait before Retired, for clocks that differ
-KEY_LOST: Final = "KeyLost"
 
 
 class RotationTimes(NamedTuple):
@@ -66,33 +68,6 @@ class RotationTimes(NamedTuple):
 
     publish_time: timedelta
     retention: timedelta
-
-
-def _is_any_revoked(keys: Iterable[SigningKey], named: RevokedKey) -> bool:
-    identities = revoked_identities(named)
-    return any(key.is_revoked(identities) for key in keys)
-
-
-def group_key(authority: str) -> Key:
-    """The piece of work for the keys of an authority; without one, for token keys."""
-    return ("authority", authority) if authority else ("", TOKENS)
-
-
-def authority_of(work: Key) -> str:
-    return work[1] if work[0] else ""
-
-
-class KeyGroup(NamedTuple):
-    """The stored keys of which one signs, and what is selected among them."""
-
-    authority: str  # empty for token keys
-    stored: list[SigningKey]
-    chosen: KeySelection
-
-    @property
-    def waiting(self) -> list[SigningKey]:
-        """The Published keys that do not sign, oldest first."""
-        return [key for key in self.chosen.signers[1:] if key.state == PUBLISHED]
 
 
 class RotateKeys(Controller[SigningKey]):
@@ -118,7 +93,7 @@ class RotateKeys(Controller[SigningKey]):
         self._authority_of: dict[str, str] = {}  # by the name of a key, and of its Secret
         self._listed = asyncio.Event()
         self._servers = LiveServers(naming, clock.monotonic)
-        self._revocations: dict[str, CredentialRevocation] = {}  # those that name a key
+        self._revocations = KeyRevocations()
         self._secrets: set[str] = set()  # names of Secrets in the system namespace
         self._refreshed: dict[str, object] = {}  # what the last status of each key was made from
         self._reported: dict[tuple[str, str], datetime] = {}  # the last event about a blocked step
@@ -215,15 +190,11 @@ class RotateKeys(Controller[SigningKey]):
     async def _on_revocation(
         self, event: WatchedChange[CredentialRevocation]
     ) -> AsyncIterator[Key]:
-        revocation = event.object
-        if revocation.spec.key is None:
+        named = self._revocations.take(event)
+        if named is None:
             return
-        if event.type == DELETED:
-            self._revocations.pop(revocation.name, None)
-        else:
-            self._revocations[revocation.name] = revocation
         for authority in list(self._groups):
-            if _is_any_revoked(self.members(authority), revocation.spec.key):
+            if is_any_revoked(self.members(authority), named):
                 yield group_key(authority)
 
     async def _on_secret(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
@@ -252,7 +223,9 @@ class RotateKeys(Controller[SigningKey]):
         stored = self.members(authority)
         if not stored:
             return REFRESH
-        group = KeyGroup(authority, stored, select(stored, self._revoked_keys(), authority))
+        group = KeyGroup(
+            authority, stored, select(stored, self._revocations.identities(), authority)
+        )
         if await self._step(group):
             return SOON
         for key in stored:
@@ -289,15 +262,15 @@ class RotateKeys(Controller[SigningKey]):
         """Bring the states in line with the signer."""
         signer = group.chosen.signer
         for key in group.stored:
-            if key.state != RETIRED and key.is_revoked(self._revoked_keys()):
-                await self._set(key, RETIRED)
+            if key.state != RETIRED and key.is_revoked(self._revocations.identities()):
+                await set_state(self._client, key, RETIRED)
                 self._record(key, RETIRED, "Retired: the key is revoked.")
                 return True
             if key.state == ACTIVE and signer and key.metadata.uid != signer.metadata.uid:
-                await self._set(key, VERIFYING)
+                await set_state(self._client, key, VERIFYING)
                 return True
         if signer and signer.state == PUBLISHED:
-            await self._set(signer, ACTIVE)
+            await set_state(self._client, signer, ACTIVE)
             text = f"Signs {signer.purpose.signs}: there is no other key."
             if signer.is_first:
                 self._record(signer, "Activated", text)
@@ -346,9 +319,9 @@ class RotateKeys(Controller[SigningKey]):
             return False
         successor = waiting[0]
         try:
-            await self._set(successor, ACTIVE)
+            await set_state(self._client, successor, ACTIVE)
         except Invalid as refusal:
-            self._report_blocked(successor, "NotActivated", _reasons(refusal))
+            self._report_blocked(successor, "NotActivated", reasons(refusal))
             return False
         text = f"Signs {signer.purpose.signs} in place of {signer.name}."
         self._record(successor, "Activated", text)
@@ -368,13 +341,7 @@ class RotateKeys(Controller[SigningKey]):
 
     def _revoked_at(self, authority: str) -> list[datetime]:
         """When the revoked keys of a group were revoked."""
-        members = self.members(authority)
-        moments = (
-            revocation.metadata.creation_timestamp
-            for revocation in self._revocations.values()
-            if revocation.spec.key and _is_any_revoked(members, revocation.spec.key)
-        )
-        return [moment for moment in moments if moment]
+        return self._revocations.moments(self.members(authority))
 
     async def _clean_up(self, stored: list[SigningKey]) -> bool:
         now = self._clock.now()
@@ -423,19 +390,11 @@ class RotateKeys(Controller[SigningKey]):
         if not is_true(key.status.conditions, RETIRABLE):
             return False
         try:
-            await self._set(key, RETIRED)
+            await set_state(self._client, key, RETIRED)
         except Invalid:
             return False  # the next status has the reasons
         self._record(key, RETIRED, "Retired: nothing depends on the key.")
         return True
-
-    async def _set(self, key: SigningKey, state: str, *, dry_run: bool = False) -> None:
-        new = replace(key, spec=replace(key.spec, state=state))
-        await self._client.update(new, dry_run=dry_run)
-
-    def _revoked_keys(self) -> set[str]:
-        named = (one.spec.key for one in self._revocations.values())
-        return {identity for key in named if key for identity in revoked_identities(key)}
 
     # -- status and events -------------------------------------------------------------------
 
@@ -444,18 +403,21 @@ class RotateKeys(Controller[SigningKey]):
 
         Returns whether they were written.
         """
+        signer, is_lost = selection.signer, self.is_lost(key)
+        is_signer = signer is not None and signer.metadata.uid == key.metadata.uid
         facts = (
             key.state,
             replace(key.status, conditions=(), dependents=None),  # without what is written here
-            self.is_lost(key),
-            selection.signer is not None and selection.signer.metadata.uid == key.metadata.uid,
+            is_lost,
+            is_signer,
             self._servers.live() if key.state != ACTIVE else None,
             self._clock.now().timestamp()
             // (COUNTED_AT_LAST if key.state == VERIFYING else COUNTED),
         )
         if self._refreshed.get(key.name) == facts:
             return False
-        reported = with_conditions(key, await self._conditions(key, selection), self._clock.now())
+        judged = await key_conditions(self._client, key, is_signer=is_signer, is_lost=is_lost)
+        reported = with_conditions(key, judged, self._clock.now())
         conditions = reported.status.conditions
         before = {condition.type: condition.reason for condition in key.status.conditions}
         await self._client.update_status(reported)
@@ -477,50 +439,6 @@ class RotateKeys(Controller[SigningKey]):
                 if condition.type == RETIRABLE and condition.status == FALSE:
                     self._report_blocked(key, "NotRetired", condition.message)
 
-    async def _conditions(self, key: SigningKey, selection: KeySelection) -> list[Condition]:
-        conditions = [self._ready(key, selection)]
-        for type_, state, starts in (
-            (ACTIVATABLE, ACTIVE, (PUBLISHED, VERIFYING)),
-            (RETIRABLE, RETIRED, (VERIFYING,)),
-        ):
-            if key.state in starts and (key.signs or state != ACTIVE):
-                conditions.append(await self._possible(key, type_, state))
-            else:
-                text = f"A key in state {key.state} does not become {state}."
-                conditions.append(
-                    Condition(type=type_, status=FALSE, reason=key.state, message=text)
-                )
-        return conditions
-
-    async def _possible(self, key: SigningKey, type_: str, state: str) -> Condition:
-        try:
-            await self._set(key, state, dry_run=True)
-        except Invalid as refusal:
-            text = _reasons(refusal)
-            return Condition(type=type_, status=FALSE, reason="NotYet", message=text)
-        text = f"The key may become {state}."
-        return Condition(type=type_, status=TRUE, reason="ConditionsHold", message=text)
-
-    def _ready(self, key: SigningKey, selection: KeySelection) -> Condition:
-        is_signer = (
-            selection.signer is not None and selection.signer.metadata.uid == key.metadata.uid
-        )
-        if key.state in (PUBLISHED, ACTIVE) and self.is_lost(key):
-            text = "The Secret with the private key is gone, or has another key; restore it, or "
-            text += "let the successor sign."
-            return Condition(type=READY, status=FALSE, reason=KEY_LOST, message=text)
-        if key.state == RETIRED:
-            return Condition(type=READY, status=FALSE, reason=RETIRED, message="It is Retired.")
-        if key.status.request and not key.status.certificate:
-            text = "Its request waits for a signature elsewhere; the chain goes into spec.chain."
-            return Condition(type=READY, status=FALSE, reason="ChainMissing", message=text)
-        if key.is_public_only:
-            text = PUBLIC_ONLY_TEXT + key.name
-            return Condition(type=READY, status=TRUE, reason=PUBLIC_ONLY, message=text)
-        text = f"{'Signs and verifies' if is_signer else 'Verifies'} {key.purpose.signs}."
-        reason = "Signs" if is_signer else "Verifies"
-        return Condition(type=READY, status=TRUE, reason=reason, message=text)
-
     def _record(self, key: SigningKey, reason: str, text: str, type_: str = NORMAL) -> None:
         self._events.record(self.name, key, reason, text, type_=type_)
 
@@ -531,13 +449,6 @@ class RotateKeys(Controller[SigningKey]):
         if last is None or now - last >= REPEAT:
             self._reported[about] = now
             self._record(key, reason, text, WARNING)
-
-
-def _reasons(refusal: ApiError) -> str:
-    """The reasons in the rejection of a step, without the name of the object and the field."""
-    causes = refusal.details.causes if refusal.details else ()
-    texts = [one.message.removeprefix("Forbidden: ") for one in causes]
-    return "; ".join(texts) or refusal.message
 
 
 def rights(naming: Naming) -> tuple[PolicyRule, ...]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from orchid.features.objects.kinds.lease import SERVER_LASTS
+from orchid.features.token_keys.controllers.key_groups import KeyGroup
 from orchid.features.token_keys.controllers.rotate_keys import (
-    KeyGroup,
     RotateKeys,
     RotationTimes,
     rights,
