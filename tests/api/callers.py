@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchid.features.token_keys.followed_keys import FollowedKeys
 from orchid.kernel.credentials.authorities.authority import Authority
-from orchid.kernel.credentials.tokens import AccountClaims, Claims, Reference
+from orchid.kernel.credentials.token_claims import AccountClaims, Claims, Reference
 from orchid.kernel.http.messages import Peer
 from tests.api.world import ADMIN, BOB, ISSUER, NODE, Api
 

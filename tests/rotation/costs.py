@@ -25,7 +25,7 @@ from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.features.token_keys.long_tokens import DAY, PREFIX, LongTokens
 from orchid.kernel.credentials import keys
-from orchid.kernel.credentials.tokens import AccountClaims, Reference
+from orchid.kernel.credentials.token_claims import AccountClaims, Reference
 from orchid.kernel.engine.cache.objects import stored_form
 from orchid.kernel.store.interface import ABSENT, MAX_CHANGES, Change, Store
 from orchid.kernel.store.sqlite.store import SQLiteStore

@@ -29,14 +29,14 @@ from orchid.features.token_keys.long_tokens import LongTokens
 from orchid.kernel.base.clock import until_reached
 from orchid.kernel.base.scheduling.batched_work import BatchedWork
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.credentials.tokens import (
+from orchid.kernel.credentials.token_claims import (
     AccountClaims,
     Actor,
     Claims,
     ExchangeClaims,
     Reference,
-    TokenSigner,
 )
+from orchid.kernel.credentials.tokens import TokenSigner
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.kind_cache import KindCache

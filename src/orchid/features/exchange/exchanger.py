@@ -39,7 +39,7 @@ from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.base.metrics import Counter
 from orchid.kernel.base.rate_limits import RateLimit
-from orchid.kernel.credentials.tokens import Actor, ExchangeClaims, Payload, Reference
+from orchid.kernel.credentials.token_claims import Actor, ExchangeClaims, Payload, Reference
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import Rejected

@@ -38,7 +38,8 @@ from orchid.kernel.credentials.refusals import (
     UnknownKey,
     WrongIssuer,
 )
-from orchid.kernel.credentials.tokens import KeySet, Payload, Verified, Verifier
+from orchid.kernel.credentials.token_claims import Payload
+from orchid.kernel.credentials.tokens import KeySet, Verified, Verifier
 
 log = logging.getLogger(__name__)
 

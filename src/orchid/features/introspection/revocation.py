@@ -28,7 +28,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
 )
 from orchid.kernel.base.rate_limits import RateLimit
 from orchid.kernel.client.client import Client
-from orchid.kernel.credentials.tokens import AccountToken
+from orchid.kernel.credentials.token_claims import AccountToken
 from orchid.kernel.http.messages import Response
 from orchid.kernel.server.request_state import RequestState
 from orchid.kernel.server.respond import head

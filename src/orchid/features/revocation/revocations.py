@@ -31,7 +31,7 @@ from orchid.kernel.credentials.refusals import (
     Refusal,
     library_errors_as,
 )
-from orchid.kernel.credentials.tokens import ExchangeClaims
+from orchid.kernel.credentials.token_claims import ExchangeClaims
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain, has_issued
 from orchid.kernel.engine.cache.entry import Entry

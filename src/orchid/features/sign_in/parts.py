@@ -15,7 +15,7 @@ from orchid.features.sign_in.settings import SignInSettings
 from orchid.kernel.access.json_endpoint import JsonEndpoint
 from orchid.kernel.context import Context, ServerPart
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.credentials.tokens import Payload
+from orchid.kernel.credentials.token_claims import Payload
 from orchid.kernel.engine.interfaces import TokenAuthenticator
 from orchid.kernel.feature import Background
 from orchid.kernel.outbound.remote import FollowedKubeconfig

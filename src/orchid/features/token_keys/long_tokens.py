@@ -27,7 +27,7 @@ from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
 from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey
 from orchid.kernel.base.clock import Clock
-from orchid.kernel.credentials.tokens import AccountClaims, Reference
+from orchid.kernel.credentials.token_claims import AccountClaims, Reference
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.store.interface import (
     ABSENT,

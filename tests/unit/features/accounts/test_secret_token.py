@@ -8,7 +8,7 @@ import pytest
 from orchid.features.accounts.authenticators.secret_token import INVALIDATED, SecretTokens
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.objects.kinds.secret import Secret
-from orchid.kernel.credentials.tokens import LegacyClaims
+from orchid.kernel.credentials.token_claims import LegacyClaims
 from orchid.kernel.engine.interfaces import Rejected
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH

@@ -18,15 +18,14 @@ from orchid.features.objects.kinds.secret import Secret
 from orchid.kernel.access.authenticators.bearer import BearerAuthenticator
 from orchid.kernel.access.authenticators.union import UnionAuthenticator
 from orchid.kernel.credentials.keys import generate
-from orchid.kernel.credentials.tokens import (
+from orchid.kernel.credentials.token_claims import (
     AccountClaims,
     Claims,
-    KeySet,
     LegacyClaims,
     Reference,
-    TokenSigner,
     legacy_payload,
 )
+from orchid.kernel.credentials.tokens import KeySet, TokenSigner
 from orchid.kernel.engine.interfaces import Authenticated, Rejected
 from orchid.kernel.wire.meta import Object, ObjectMeta
 from orchid.kernel.wire.naming import ORCH

@@ -12,7 +12,7 @@ import pytest
 from orchid.features.introspection.callers import Callers
 from orchid.features.introspection.forms import FORM, OAuthRefusal
 from orchid.features.introspection.revocation import BY_HOLDER, TokenRevocation
-from orchid.kernel.credentials.tokens import AccountClaims, AccountToken, Claims, Reference
+from orchid.kernel.credentials.token_claims import AccountClaims, AccountToken, Claims, Reference
 from orchid.kernel.engine.interfaces import Authenticated
 from orchid.kernel.wire.errors import AlreadyExists, ErrorSubject, Forbidden
 from orchid.kernel.wire.naming import ORCH

@@ -9,7 +9,7 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocationSpec,
 )
 from orchid.features.revocation.revocations import Revocations
-from orchid.kernel.credentials.tokens import ExchangeClaims
+from orchid.kernel.credentials.token_claims import ExchangeClaims
 from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain
 from orchid.kernel.engine.interfaces import Rejected
 from orchid.kernel.wire.meta import ObjectMeta

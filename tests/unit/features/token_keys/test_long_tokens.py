@@ -16,7 +16,7 @@ from orchid.features.token_keys.key_source import SigningKeySpec
 from orchid.features.token_keys.kinds import signing_key
 from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey
 from orchid.features.token_keys.long_tokens import DAY, PREFIX, LongTokens, holder_of
-from orchid.kernel.credentials.tokens import AccountClaims, Reference
+from orchid.kernel.credentials.token_claims import AccountClaims, Reference
 from orchid.kernel.store.interface import Span
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH

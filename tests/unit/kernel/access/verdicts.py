@@ -40,7 +40,8 @@ from orchid.features.sign_in.oidc.configuration import ClaimMapping, IssuerSetti
 from orchid.kernel.access.authenticators.bearer import BearerAuthenticator
 from orchid.kernel.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.kernel.credentials.keys import generate
-from orchid.kernel.credentials.tokens import AccountClaims, Claims, KeySet, Reference, TokenSigner
+from orchid.kernel.credentials.token_claims import AccountClaims, Claims, Reference
+from orchid.kernel.credentials.tokens import KeySet, TokenSigner
 from orchid.kernel.credentials.x509.certificates import encode
 from orchid.kernel.credentials.x509.trust.certification_path import ClientVerifier
 from orchid.kernel.engine.interfaces import Authenticated, Rejected

@@ -29,14 +29,23 @@ from orchid.kernel.credentials.refusals import (
     UnsafeHeader,
     WrongIssuer,
 )
+from orchid.kernel.credentials.token_claims import (
+    AccountClaims,
+    AccountReader,
+    Claims,
+    LegacyClaims,
+    Payload,
+    Reference,
+    legacy_payload,
+)
 from tests.unit.kernel.credentials.samples import DATA, ED25519, OTHER_P256, P256, rsa_key
 
 ISSUER = "https://issuer.example"
 NOW = 1_767_323_045.5
 KEY = keys.TokenKey(P256)
-READER = tokens.AccountReader("example.io", "example/serviceaccount", "example.io/serviceaccount")
+READER = AccountReader("example.io", "example/serviceaccount", "example.io/serviceaccount")
 
-CLAIMS = tokens.Claims(
+CLAIMS = Claims(
     aud=("https://issuer.example",),
     exp=1_767_326_645,
     iat=1_767_323_045,
@@ -44,11 +53,11 @@ CLAIMS = tokens.Claims(
     nbf=1_767_323_045,
     sub="system:serviceaccount:ci:builder",
 )
-ACCOUNT = tokens.AccountClaims(
+ACCOUNT = AccountClaims(
     namespace="ci",
-    node=tokens.Reference("n1", "node-uid"),
-    pod=tokens.Reference("p1", "pod-uid"),
-    serviceaccount=tokens.Reference("builder", "account-uid"),
+    node=Reference("n1", "node-uid"),
+    pod=Reference("p1", "pod-uid"),
+    serviceaccount=Reference("builder", "account-uid"),
 )
 
 
@@ -63,7 +72,7 @@ def verifier(*signing: keys.TokenKey, **options: Any) -> tokens.Verifier[Any]:
     return tokens.Verifier({ISSUER: key_set}, READER, **options)
 
 
-def payload_reader(payload: tokens.Payload) -> tokens.Payload:
+def payload_reader(payload: Payload) -> Payload:
     return payload
 
 
@@ -120,7 +129,7 @@ def test_the_issuer_cannot_be_chosen_by_the_claims() -> None:
     """A claim that names another issuer is overwritten."""
     issuer = tokens.TokenSigner(KEY, ISSUER, "example.io")
 
-    token = issuer.sign(tokens.Claims(iss="https://evil.example"), ACCOUNT)
+    token = issuer.sign(Claims(iss="https://evil.example"), ACCOUNT)
     plain = issuer.sign_payload({"iss": "https://evil.example"})
 
     for each in (token, plain):
@@ -141,9 +150,9 @@ def test_a_token_reads_back_as_typed_claims() -> None:
 
 def test_legacy_tokens_carry_and_yield_their_claims() -> None:
     """The token of a Secret has its own claims, no times, and reads back typed."""
-    claims = tokens.LegacyClaims("system:serviceaccount:ci:b", "ci", "b-token", "b", "uid")
+    claims = LegacyClaims("system:serviceaccount:ci:b", "ci", "b-token", "b", "uid")
     issuer = tokens.TokenSigner(KEY, "example/serviceaccount", "example.io")
-    token = issuer.sign_payload(tokens.legacy_payload(claims, "example.io/serviceaccount"))
+    token = issuer.sign_payload(legacy_payload(claims, "example.io/serviceaccount"))
     check = tokens.Verifier({"example/serviceaccount": tokens.KeySet([KEY.public])}, READER)
 
     verified = check.verify(token.reveal(), NOW)
@@ -565,12 +574,12 @@ class Counting:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, payload: tokens.Payload) -> tokens.Payload:
+    def __call__(self, payload: Payload) -> Payload:
         self.count += 1
         return payload
 
 
-def counted(**options: Any) -> tuple[tokens.Verifier[tokens.Payload], Counting]:
+def counted(**options: Any) -> tuple[tokens.Verifier[Payload], Counting]:
     reader = Counting()
     return tokens.Verifier({ISSUER: tokens.KeySet([KEY.public])}, reader, **options), reader
 

@@ -13,7 +13,7 @@ from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.revocations import Revocations
 from orchid.kernel.base.clock import Clock
-from orchid.kernel.credentials.tokens import LegacyClaims
+from orchid.kernel.credentials.token_claims import LegacyClaims
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import Authenticated, Rejected

@@ -28,20 +28,18 @@ from orchid.features.token_keys.token_keys import StoredKeys
 from orchid.kernel.access.authenticators.audiences import Audiences, shared
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.refusals import NotAToken, TokenRefused, UnknownKey, WrongIssuer
-from orchid.kernel.credentials.tokens import (
+from orchid.kernel.credentials.token_claims import (
     AccountClaims,
     AccountReader,
     AccountToken,
     Actor,
     Claims,
     ExchangeClaims,
-    KeySet,
     LegacyClaims,
     Payload,
     Reference,
-    Verified,
-    Verifier,
 )
+from orchid.kernel.credentials.tokens import KeySet, Verified, Verifier
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.cache.kind_cache import KindCache

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from orchid.features.accounts.kinds.service_account import ServiceAccount
 from orchid.features.objects.kinds.secret import Secret
 from orchid.kernel.client.client import Client, ListSelection, WatchedChange
-from orchid.kernel.credentials.tokens import LegacyClaims, TokenSigner, legacy_payload
+from orchid.kernel.credentials.token_claims import LegacyClaims, legacy_payload
+from orchid.kernel.credentials.tokens import TokenSigner
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder

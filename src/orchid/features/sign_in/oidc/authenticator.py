@@ -22,7 +22,8 @@ from orchid.kernel.access.authenticators.audiences import Audiences, shared
 from orchid.kernel.base.clock import Clock
 from orchid.kernel.credentials.keys import VerificationKey, b64url_decode
 from orchid.kernel.credentials.refusals import NotAToken, TokenRefused, UnknownKey, WrongIssuer
-from orchid.kernel.credentials.tokens import KeySet, Payload, Verified, Verifier
+from orchid.kernel.credentials.token_claims import Payload
+from orchid.kernel.credentials.tokens import KeySet, Verified, Verifier
 from orchid.kernel.engine.interfaces import Authenticated, Rejected
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.text import quote

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchid.features.sign_in.oidc.claim_configuration import ClaimOrExpression, Rule
 from orchid.features.sign_in.oidc.configuration import IssuerSettings
-from orchid.kernel.credentials.tokens import Payload
+from orchid.kernel.credentials.token_claims import Payload
 from orchid.kernel.engine.interfaces import Rejected
 from orchid.kernel.expressions.cel import Expression, ExpressionInput, Failed
 from orchid.kernel.wire.naming import Naming
