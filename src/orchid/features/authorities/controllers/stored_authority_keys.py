@@ -12,19 +12,14 @@ from collections.abc import Iterator
 from orchid.features.authorities.controllers.authority_conditions import CertificateRevoked
 from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.token_keys.controllers.key_revocations import KeyRevocations, is_any_revoked
 from orchid.features.token_keys.key_selection import KeySelection, select
-from orchid.features.token_keys.kinds.signing_key import (
-    RETIRED,
-    SigningKey,
-    key_location,
-    revoked_identities,
-)
+from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey, key_location
 from orchid.kernel.client.client import DELETED, WatchedChange
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.refusals import Refusal
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.wire.references import SecretReference, belongs_to
-from orchid.kernel.wire.revoked_credentials import RevokedKey
 
 
 class StoredAuthorityKeys:
@@ -34,7 +29,7 @@ class StoredAuthorityKeys:
         self._keys: dict[str, dict[str, SigningKey]] = {}  # by authority and name
         self.names: dict[str, str] = {}  # the authority of every key, by name
         self._holders: dict[SecretReference, str] = {}  # authorities by the Secret of a key
-        self._revoked: dict[str, RevokedKey] = {}  # by the name of the revocation
+        self._revocations = KeyRevocations()
         # By the SHA-256 of a certificate: names of revocations; authorities, with names of keys.
         self._revoked_certificates: dict[str, set[str]] = {}
         self._chains: dict[str, set[tuple[str, str]]] = {}
@@ -46,11 +41,11 @@ class StoredAuthorityKeys:
 
     def selection(self, authority: CertificateAuthority) -> KeySelection:
         """The key that signs, and those that verify."""
-        return select(self.members(authority), self._revoked_keys(), authority.name)
+        return select(self.members(authority), self._revocations.identities(), authority.name)
 
     def out_of_use(self, authority: CertificateAuthority) -> list[SigningKey]:
         """The keys that nobody should trust any more."""
-        revoked = self._revoked_keys()
+        revoked = self._revocations.identities()
         keys = self.members(authority)
         return [key for key in keys if key.state == RETIRED or key.is_revoked(revoked)]
 
@@ -99,16 +94,11 @@ class StoredAuthorityKeys:
     def revoked(self, event: WatchedChange[CredentialRevocation]) -> Iterator[str]:
         if event.object.spec.certificate and not event.object.spec.cluster:
             yield from self._certificate_revoked(event, event.object.spec.certificate.sha256)
-        named = event.object.spec.key
+        named = self._revocations.take(event)
         if named is None:
             return
-        if event.type == DELETED:
-            self._revoked.pop(event.object.name, None)
-        else:
-            self._revoked[event.object.name] = named
-        identities = revoked_identities(named)
         for authority, keys in list(self._keys.items()):
-            if any(key.is_revoked(identities) for key in keys.values()):
+            if is_any_revoked(keys.values(), named):
                 yield authority
 
     def _certificate_revoked(
@@ -123,10 +113,6 @@ class StoredAuthorityKeys:
             del self._revoked_certificates[digest]
         for authority, _ in self._chains.get(digest, ()):
             yield authority
-
-    def _revoked_keys(self) -> set[str]:
-        named = self._revoked.values()
-        return {identity for key in named for identity in revoked_identities(key)}
 
 
 def _fingerprints(key: SigningKey) -> list[str]:
