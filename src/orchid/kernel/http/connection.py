@@ -14,11 +14,13 @@ import asyncio
 from math import inf
 from typing import cast
 
+from orchid.kernel.http import response_heads
 from orchid.kernel.http.budget import network_of
 from orchid.kernel.http.listener_state import ListenerState, plain
 from orchid.kernel.http.messages import Arrived, CallerStatus, Response, Stream
 from orchid.kernel.http.peer import peer_of, unsent_bytes
 from orchid.kernel.http.reading.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, RequestReader
+from orchid.kernel.http.response_heads import BODILESS, CLOSE, JOIN_UP_TO, KEEP_ALIVE, LENGTHS
 from orchid.kernel.http.streaming import (
     Answer,
     LongBody,
@@ -34,15 +36,6 @@ from orchid.kernel.http.websocket import SWITCHING, WebSocketStream
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REQUEST_TIMEOUT = 408
-_BODILESS = frozenset({204, 304})
-_CLOSE = b"Connection: close\r\n"
-_KEEP_ALIVE = b"Connection: keep-alive\r\n"  # HTTP/1.0 clients need the header
-_CHUNKED = b"Transfer-Encoding: chunked\r\n"
-_SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
-# For short bodies; formatting takes as long as the rest of writing a response.
-_LENGTHS = tuple(b"Content-Length: %d\r\n\r\n" % size for size in range(1024))
-# Copying a larger body into one piece with its head costs more than a second TLS record.
-_JOIN_UP_TO = 64 << 10
 
 
 class Connection(ServedProtocol):
@@ -358,16 +351,16 @@ class Connection(ServedProtocol):
         head = service.heads.get(status) or service.head(status)
         connection = b""
         if not keep_alive:
-            connection = _CLOSE
+            connection = CLOSE
         elif not arrived.chunked:
-            connection = _KEEP_ALIVE
+            connection = KEEP_ALIVE
         size = len(body)
-        length = _LENGTHS[size] if size < len(_LENGTHS) else b"Content-Length: %d\r\n\r\n" % size
-        if status in _BODILESS:
+        length = LENGTHS[size] if size < len(LENGTHS) else b"Content-Length: %d\r\n\r\n" % size
+        if status in BODILESS:
             self._transport.write(b"".join((head, response.headers, connection, b"\r\n")))
         elif arrived.request.method == "HEAD":
             self._transport.write(b"".join((head, response.headers, connection, length)))
-        elif size <= _JOIN_UP_TO:
+        elif size <= JOIN_UP_TO:
             self._transport.write(b"".join((head, response.headers, connection, length, body)))
         else:
             self._transport.write(b"".join((head, response.headers, connection, length)))
@@ -396,17 +389,14 @@ class Connection(ServedProtocol):
 
     def _open(self, arrived: Arrived, stream: Stream) -> None:
         if stream.status == SWITCHING:
-            self._transport.write(_SWITCHING + stream.headers + b"\r\n")
+            self._transport.write(response_heads.SWITCHING + stream.headers + b"\r\n")
             self._run(stream, WebSocketStream(self._service, self, self._transport))
             return
         chunked = arrived.chunked
         keep_alive = chunked and self._keeps_alive(arrived)
-        head = self._service.head(stream.status) + stream.headers
-        if chunked:
-            head += _CHUNKED
-        if not keep_alive:
-            head += _CLOSE
-        self._transport.write(head + b"\r\n")
+        start = self._service.head(stream.status)
+        head = response_heads.stream_head(start, stream, chunked=chunked, keep_alive=keep_alive)
+        self._transport.write(head)
         if arrived.request.method == "HEAD":
             open_on(stream, closed_stream(self._service))
             self.stream_finished(keep_alive=keep_alive)
@@ -446,12 +436,7 @@ class Connection(ServedProtocol):
         if status == CLOSE_SILENTLY:
             self._close()
             return
-        answer = plain(status)
-        head = self._service.head(status) + answer.headers + _CLOSE
-        length = len(answer.body)
-        self._transport.write(
-            b"%bContent-Length: %d\r\n\r\n%b" % (head, length, bytes(answer.body))
-        )
+        self._transport.write(response_heads.last_answer(self._service.head(status), plain(status)))
         self._close(lingers=True)
 
     def _close(self, *, lingers: bool = False) -> None:
