@@ -7,7 +7,7 @@ engine.
 
 import functools
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from orchid.kernel.base.clock import Clock
@@ -27,6 +27,7 @@ from orchid.kernel.http import websocket
 from orchid.kernel.http.messages import Response, Stream
 from orchid.kernel.server import parse
 from orchid.kernel.server.authorize import require_allowed
+from orchid.kernel.server.delete_options import LARGEST_OPTIONS, delete_options
 from orchid.kernel.server.failures import BareRefusal
 from orchid.kernel.server.negotiate import (
     JSON,
@@ -37,6 +38,7 @@ from orchid.kernel.server.negotiate import (
     form_of,
     not_acceptable,
     require_route_accepts,
+    unsupported_media,
 )
 from orchid.kernel.server.parse import Route
 from orchid.kernel.server.request_state import RequestState
@@ -49,8 +51,6 @@ from orchid.kernel.server.respond import (
     status_response,
 )
 from orchid.kernel.server.watch_stream import WatchStream
-from orchid.kernel.wire.codec.documents import Undecodable, decoder_of
-from orchid.kernel.wire.codec.protobuf import message_of, opened
 from orchid.kernel.wire.errors import (
     BadRequest,
     ErrorSubject,
@@ -64,8 +64,6 @@ from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.status import Status, StatusDetails
 from orchid.kernel.wire.struct import replace
 from orchid.kernel.wire.text import quote
-
-LARGEST_OPTIONS = 65_536  # of the body of a deletion
 
 NO_NAME = "Name parameter required."
 DEPTH_OF_ENDPOINT = 3  # resource, name, subresource
@@ -414,36 +412,8 @@ class Dispatch:
         self, state: RequestState, request: Request, *, collection: bool = False
     ) -> DeleteOptions:
         body = self._body(state, LARGEST_OPTIONS)
-        options = parse.query_delete_options(state.query, collection=collection)
-        if body:
-            sent = state.sent = self._body_delete_options(state, body)
-            options = parse.both(sent, options)
-        refuse_if_any(
-            ErrorSubject(self._naming.meta, "DeleteOptions"),
-            parse.delete_option_errors(options, collection=collection),
-        )
+        options = delete_options(state, body, self._naming, collection=collection)
         request.options = request.options._replace(dry_run=bool(options.dry_run))
-        return options
-
-    def _body_delete_options(self, state: RequestState, body: bytes) -> DeleteOptions:
-        media = body_media_type(state)
-        try:
-            if media == PROTOBUF:
-                said, message = opened(body)
-                options = message_of(DeleteOptions).decode(
-                    message, kind=said.kind, api_version=said.api_version
-                )
-            else:
-                options, _ = decoder_of(DeleteOptions).decode(
-                    body, yaml=media == YAML, findings=False
-                )
-        except Undecodable as failure:
-            raise BadRequest(str(failure)) from None
-        if options.kind not in ("", "DeleteOptions"):
-            raise BadRequest(
-                f"no kind {quote(options.kind)} is registered for version "
-                f"{quote(options.api_version)}"
-            )
         return options
 
 
@@ -454,21 +424,6 @@ def require_name_in_path(state: RequestState) -> None:
         raise BadRequest(NO_NAME)
     if problems:
         raise BadRequest(f"Name parameter invalid: {quote(name)}: {';'.join(problems)}")
-
-
-def body_media_type(state: RequestState) -> str:
-    """The media type of a request body; JSON by default."""
-    media = state.head.client.media
-    if media not in SERVED:
-        raise unsupported_media()
-    return media
-
-
-def unsupported_media(served: Iterable[str] = SERVED) -> UnsupportedMedia:
-    return UnsupportedMedia(
-        "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(served)
-    )
 
 
 def patch_media_type(state: RequestState) -> str:

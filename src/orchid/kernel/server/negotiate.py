@@ -6,12 +6,13 @@ are cached by header text, since clients repeat them.
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
 
-from orchid.kernel.wire.errors import NotAcceptable
+from orchid.kernel.wire.errors import NotAcceptable, UnsupportedMedia
 from orchid.kernel.wire.naming import META_GROUPS, PROTOBUF_MEDIA_TYPE
 from orchid.kernel.wire.status import StatusDetails
 
@@ -204,6 +205,13 @@ def media_type_of(content_type: str) -> str:
 
 def not_acceptable(served: tuple[str, ...]) -> NotAcceptable:
     return NotAcceptable(f"only the following media types are accepted: {', '.join(served)}")
+
+
+def unsupported_media(served: Iterable[str] = SERVED) -> UnsupportedMedia:
+    return UnsupportedMedia(
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(served)
+    )
 
 
 def wants_pretty(parameter: str | None, user_agent: str) -> bool:

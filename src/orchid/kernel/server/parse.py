@@ -6,22 +6,20 @@ later (`dispatch.py`), so that it is not disclosed without a permission. Functio
 
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from orchid.kernel.engine.kind import Endpoint, Kind
 from orchid.kernel.engine.request import Options, Target
-from orchid.kernel.engine.verbs.delete import IGNORE, DeleteOptions, Preconditions
+from orchid.kernel.engine.verbs.delete import DeleteOptions, Preconditions
 from orchid.kernel.wire import options as values
 from orchid.kernel.wire.errors import BadRequest
-from orchid.kernel.wire.fields import FieldError, Path, forbidden, invalid, required
+from orchid.kernel.wire.fields import FieldError, Path, forbidden, required
 from orchid.kernel.wire.options import FIELD_MANAGER
 from orchid.kernel.wire.rules.names import path_segment_errors
 from orchid.kernel.wire.selectors.selection import FieldMatcher, LabelMatcher
-from orchid.kernel.wire.struct import Wire, replace
-
-W = TypeVar("W", bound=Wire)
+from orchid.kernel.wire.struct import replace
 
 Query = dict[str, list[str]]
 
@@ -241,53 +239,3 @@ def query_delete_options(query: Query, *, collection: bool = False) -> DeleteOpt
             query, "ignoreStoreReadErrorWithClusterBreakingPotential"
         ),
     )
-
-
-def both(sent: DeleteOptions, asked: DeleteOptions) -> DeleteOptions:
-    """The options of the body and of the query merged; a dry run if either says so."""
-    agreed = _agreed(sent, replace(asked, dry_run=()))
-    return replace(agreed, dry_run=(*sent.dry_run, *asked.dry_run))
-
-
-def _agreed(sent: W, asked: W) -> W:
-    """Either may omit a value; if both have one, they must agree."""
-    values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(sent):
-        from_body, from_query = getattr(sent, field.name), getattr(asked, field.name)
-        if isinstance(from_body, Wire) and isinstance(from_query, Wire):
-            from_body = from_query = _agreed(from_body, from_query)
-        if from_body != from_query and field.default not in (from_body, from_query):
-            said = f"{field.encode_name}: the body says {from_body} and the query says {from_query}"
-            raise BadRequest(said)
-        values[field.name] = from_query if from_body == field.default else from_body
-    return replace(sent, **values)
-
-
-def delete_option_errors(
-    options: DeleteOptions, *, collection: bool = False
-) -> Iterator[FieldError]:
-    if options.ignores_read_errors:
-        yield from _unreadable_errors(options, collection)
-    yield from values.propagation_policy_errors(
-        options.propagation_policy, options.orphan_dependents
-    )
-    if options.dry_run:
-        yield from values.dry_run_errors(options.dry_run)
-
-
-def _unreadable_errors(options: DeleteOptions, collection: bool) -> Iterator[FieldError]:
-    """Removing an undecodable object excludes all other options: there is no object to apply them
-    to.
-    """
-    if collection:
-        yield invalid(IGNORE, True, "is not allowed with DELETECOLLECTION")
-    others = {
-        "dryRun": options.dry_run,
-        "gracePeriodSeconds": options.grace_period_seconds is not None,
-        "orphanDependents": options.orphan_dependents is not None,
-        "preconditions": options.preconditions is not None,
-        "propagationPolicy": options.propagation_policy is not None,
-    }
-    for name, is_set in others.items():
-        if is_set:
-            yield invalid(IGNORE, True, f"cannot be set together with .{name}")
