@@ -2,8 +2,7 @@
 
 Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
         whole; certificateauthorities that are Ready, their SigningKeys and Secrets
-Writes  ConfigMaps in the system namespace that hold the lists
-        (kernel/credentials/x509/stored_list.py);
+Writes  ConfigMaps in the system namespace that hold the lists (list_maps.py);
         the number of the newest list into /status of its SigningKey
 Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
@@ -20,7 +19,6 @@ published immediately. Servers serve none with a lower number than the SigningKe
 import asyncio
 import contextlib
 import functools
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +35,13 @@ from orchid.features.authorities.kinds.certificate_authority import CertificateA
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.revocation.kinds.credential_revocation import CredentialRevocation
+from orchid.features.revoking.controllers.list_maps import (
+    ListMaps,
+    StoredEdition,
+    digest_of,
+    head_data,
+    number_in,
+)
 from orchid.features.revoking.controllers.revoked_serials import (
     ListEntry,
     RevokedSerials,
@@ -64,20 +69,17 @@ from orchid.kernel.runtime.declaration import ControllerDeclaration
 from orchid.kernel.runtime.events import EventRecorder
 from orchid.kernel.runtime.loop import Running, Start, TryAgain, Worker
 from orchid.kernel.wire.errors import Expired
-from orchid.kernel.wire.meta import Object, ObjectMeta
+from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import CORE, READ, rule
 from orchid.kernel.wire.references import belongs_to
 from orchid.kernel.wire.struct import replace
-from orchid.kernel.wire.text import timestamp
 
 log = logging.getLogger(__name__)
 
 RENEWED_AFTER: Final = timedelta(days=1)
 REVOCATIONS: Final = ListSelection(CredentialRevocation)
 CANNOT_AGAIN: Final = 3600.0  # seconds until an authority without cRLSign is checked again
-LONGEST: Final = 20  # digits of a number
-LARGEST_NUMBER: Final = 2**62  # the year 2116
 KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is read again
 
 
@@ -94,17 +96,6 @@ class PublishedList(msgspec.Struct):
         key = self.authority().key_id.hex()
         unnamed = [group_of("", signer) for signer in sorted(self.signers)]
         return [key, *unnamed] if key else unnamed
-
-
-class StoredEdition(NamedTuple):
-    """An edition that was stored: as long as its ConfigMaps have it, no other one is needed."""
-
-    number: int
-    version: int  # of the entries
-    public_key: str
-    renewal: datetime
-    head: dict[str, str]
-    parts: dict[str, str]  # SHA-256 of the data, by the name of the ConfigMap
 
 
 class AuthorityWide(NamedTuple):
@@ -135,6 +126,7 @@ class PublishRevocationLists(Worker[str, None]):
         self._authorities = AuthorityFollower(client)
         self._own = AuthorityKeys(client, naming, self._authorities, hsm=hsm)
         self._home = naming.system_namespace
+        self._maps = ListMaps(client, self._home)
         self._clock = clock
         self._corrections: Corrections[str] = Corrections(clock)
         self._clear()
@@ -324,7 +316,7 @@ class PublishRevocationLists(Worker[str, None]):
             or stored.public_key != _public_key(crl.authority())
             or stored.renewal <= now
         )
-        if stored is None or is_due or not await self._is_there(stored):
+        if stored is None or is_due or not await self._maps.hold(stored):
             # Others may change its ConfigMaps in a loop; a revocation never waits.
             if not is_due and (pause := self._corrections.wait_for(key)):
                 return pause
@@ -352,16 +344,6 @@ class PublishRevocationLists(Worker[str, None]):
             if key is not None and belongs_to(key, owner) and key.status.revocation_list == name
         ]
 
-    async def _is_there(self, stored: StoredEdition) -> bool:
-        """Whether the ConfigMaps of an edition are as they were stored."""
-        for index, (name, digest) in enumerate(stored.parts.items()):
-            part = await self._client.find(ConfigMap, name, self._home)
-            if part is None or _digest(part.binary_data.get(stored_list.DATA, b"")) != digest:
-                return False
-            if index == 0 and part.data != stored.head:
-                return False
-        return True
-
     async def _publish_next(
         self, name: str, crl: PublishedList, signing_keys: Sequence[SigningKey]
     ) -> StoredEdition:
@@ -369,24 +351,23 @@ class PublishRevocationLists(Worker[str, None]):
         now, authority, version = self._clock.now(), crl.authority(), self._versions[name]
         self._revoked.forget_ended(now)
         entries = self._revoked.of(crl.groups())
-        before = await self._client.find(ConfigMap, stored_list.head_name(name), self._home)
+        before = await self._maps.head(name)
         last = max((key.status.revocation_list_number for key in signing_keys), default=0)
         if not last and before:  # of an earlier version
-            last = _number(before, stored_list.NUMBER)
+            last = number_in(before, stored_list.NUMBER)
         edition, data = await asyncio.to_thread(_signed, authority, entries, now, last)
         parts = stored_list.split(data)
-        await self._store(name, edition, parts, before)
+        await self._maps.store(name, edition, parts, before)
         if earlier := self._stored.get(name):
-            for part in list(earlier.parts)[1:]:
-                await self._remove(part)
+            await self._maps.remove_parts(earlier)
         names = stored_list.names(name, edition.number, len(parts))
-        digests = dict(zip(names, map(_digest, parts), strict=True))
+        digests = dict(zip(names, map(digest_of, parts), strict=True))
         self._stored[name] = stored = StoredEdition(
             edition.number,
             version,
             _public_key(authority),
             now + RENEWED_AFTER,
-            _head_data(edition, len(parts)),
+            head_data(edition, len(parts)),
             digests,
         )
         return stored
@@ -401,38 +382,6 @@ class PublishRevocationLists(Worker[str, None]):
                 return True
         return False
 
-    async def _store(
-        self, name: str, edition: Edition, parts: list[bytes], before: ConfigMap | None
-    ) -> None:
-        for index, part in enumerate(parts[1:], start=1):
-            part_name = stored_list.part_name(name, edition.number, index)
-            await self._client.create(self._part(part_name, part))
-        head = self._part(stored_list.head_name(name), parts[0])
-        data = _head_data(edition, len(parts))
-        if before is None:
-            await self._client.create(replace(head, data=data))
-            return
-        if before.immutable:  # set by a user; revocations must get into the list all the same
-            await self._client.delete_gone(ConfigMap, before)
-            await self._client.create(replace(head, data=data))
-        else:
-            await self._client.update(replace(before, data=data, binary_data=head.binary_data))
-        number, count = _number(before, stored_list.NUMBER), _number(before, stored_list.PARTS)
-        for index in range(1, count):
-            if not await self._remove(stored_list.part_name(name, number, index)):
-                return
-
-    async def _remove(self, name: str) -> bool:
-        """Delete a ConfigMap; return whether there was one."""
-        part = await self._client.find(ConfigMap, name, self._home)
-        if part is not None:
-            await self._client.delete_gone(ConfigMap, part)
-        return part is not None
-
-    def _part(self, name: str, data: bytes) -> ConfigMap:
-        meta = ObjectMeta(name=name, namespace=self._home)
-        return ConfigMap(metadata=meta, binary_data={stored_list.DATA: data})
-
 
 def _public_key(authority: Authority) -> str:
     return pem.encode(pem.PUBLIC_KEY, spki_of(authority.certificate)).decode("ascii")
@@ -440,21 +389,6 @@ def _public_key(authority: Authority) -> str:
 
 def _identity(authority: Authority) -> Authority:
     return authority
-
-
-def _number(head: ConfigMap, field: str) -> int:
-    """A number in the head of a list; 0 if it has other content."""
-    text = head.data.get(field, "")
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < LONGEST else 0
-    return number if number < LARGEST_NUMBER else 0
-
-
-def _head_data(edition: Edition, parts: int) -> dict[str, str]:
-    return stored_list.head_data(edition.number, timestamp(edition.next_update), parts)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _signed(
