@@ -121,6 +121,7 @@ OWNERS: Final[dict[str, str]] = {
     "features/acme/accounts.py": ACCOUNT,
     "features/acme/orders.py": ACME_ACCOUNT,
     "features/token_keys/policies/material.py": AUTHORITY,
+    "features/token_keys/policies/key_companions.py": "the key that is stored in the same commit",
     "features/authorities/controllers/authority_bundles.py": AUTHORITY,
     "features/trust_bundles/controllers/publish_bundles.py": AUTHORITY,
     "features/authorities/file_authorities.py": "of the files of the server",

@@ -31,7 +31,7 @@ from orchid.features.token_keys.kinds.signing_key import (
     authority_key_id,
     by_name,
 )
-from orchid.features.token_keys.policies.material import owner_of
+from orchid.features.token_keys.policies.key_companions import owner_of
 from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.credentials.authorities.issuer_chain import refuse_out_of_time, spki_of
 from orchid.kernel.credentials.files import Reloading, read_bounded

@@ -38,7 +38,7 @@ from orchid.features.token_keys.kinds.signing_key import (
     authority_key_id,
     by_name,
 )
-from orchid.features.token_keys.policies.material import owner_of, private_key_secret
+from orchid.features.token_keys.policies.key_companions import owner_of, private_key_secret
 from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import FIRST_NAME, Authority

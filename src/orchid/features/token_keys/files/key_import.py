@@ -28,7 +28,8 @@ from orchid.features.token_keys.kinds.signing_key import (
     by_name,
     status_of,
 )
-from orchid.features.token_keys.policies.material import create_key, private_key_secret
+from orchid.features.token_keys.policies.key_companions import private_key_secret
+from orchid.features.token_keys.policies.material import create_key
 from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.files import write_private

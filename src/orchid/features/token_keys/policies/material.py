@@ -28,7 +28,6 @@ from orchid.features.certificates.kinds.issued_certificate import (
     record_of,
 )
 from orchid.features.clusters.kinds.cluster import Cluster
-from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.token_keys.key_selection import select
 from orchid.features.token_keys.key_source import (
@@ -47,7 +46,6 @@ from orchid.features.token_keys.kinds.signing_key import (
     status_of,
 )
 from orchid.features.token_keys.policies.authority_material import (
-    CERTIFICATE,
     AuthorityKeysOf,
     FirstList,
     NewKey,
@@ -57,12 +55,16 @@ from orchid.features.token_keys.policies.authority_material import (
     authority_material,
 )
 from orchid.features.token_keys.policies.chains import require_import
+from orchid.features.token_keys.policies.key_companions import (
+    first_list_map,
+    owner_of,
+    private_key_secret,
+)
 from orchid.kernel.access.rights import CallerRights
 from orchid.kernel.base.clock import whole_seconds
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities import rsa_process
 from orchid.kernel.credentials.refusals import AuthorityUnusable, Refusal
-from orchid.kernel.credentials.x509 import stored_list
 from orchid.kernel.credentials.x509.issued_facts import read_issued
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import AdmissionPolicy, Authorizer, Randomness
@@ -79,13 +81,13 @@ from orchid.kernel.wire.fields import (
     not_found,
     unsupported,
 )
-from orchid.kernel.wire.meta import Object, ObjectMeta, OwnerReference
+from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
-from orchid.kernel.wire.references import SecretReference, owner_reference
+from orchid.kernel.wire.references import SecretReference
 from orchid.kernel.wire.rules.key_names import next_name
 from orchid.kernel.wire.signing_key_status import KeyDependents, SigningKeyStatus, SigningKeyTimes
 from orchid.kernel.wire.struct import replace
-from orchid.kernel.wire.text import quote, timestamp
+from orchid.kernel.wire.text import quote
 
 # Tokens of an imported key may have been issued elsewhere; Pods get tokens for a year.
 LONGEST_UNRECORDED: Final = timedelta(days=365)
@@ -358,29 +360,8 @@ class SigningKeyMaterial(AdmissionPolicy):
             secret = private_key_secret(self._naming, kind, new, private, self._random.uid())
             objects.append(secret)
         if (first := self._lists.pop(request, None)) is not None:
-            objects += self._stored_list(new, first)
+            objects += first_list_map(self._feed, self._naming, new, first, self._random.uid)
         return tuple(objects)
-
-    def _stored_list(self, key: SigningKey, first: FirstList) -> list[Object]:
-        """The ConfigMap of a key's first list; none if an earlier key of that name left one."""
-        home, name = self._naming.system_namespace, key.status.revocation_list
-        maps = self._feed.of(ConfigMap)
-        if maps.get(home, stored_list.head_name(name)) is not None:
-            return []  # the publisher replaces it
-        edition = first.edition
-        head = ConfigMap(
-            kind=maps.kind.name,
-            api_version=maps.kind.api_version,
-            metadata=ObjectMeta(
-                name=stored_list.head_name(name),
-                namespace=home,
-                uid=self._random.uid(),
-                creation_timestamp=key.metadata.creation_timestamp,
-            ),
-            data=stored_list.head_data(edition.number, timestamp(edition.next_update), 1),
-            binary_data={stored_list.DATA: first.encoded},
-        )
-        return [head]
 
     # -- token keys --------------------------------------------------------------------------
 
@@ -435,30 +416,6 @@ async def create_key(algorithm: str) -> keys.TokenKey:
         private_key = await asyncio.to_thread(rsa_process.generate, keys.MADE_RSA_BITS)
         return keys.TokenKey(private_key)
     return keys.generate(algorithm)
-
-
-def private_key_secret(
-    naming: Naming, kind: Kind[Any], key: SigningKey, data: Mapping[str, bytes], uid: str
-) -> Secret:
-    """The Secret with the private key of a SigningKey; it is deleted with its owner."""
-    return Secret(
-        kind="Secret",
-        api_version="v1",
-        metadata=ObjectMeta(
-            name=key.secret_name,
-            namespace=naming.system_namespace,
-            uid=uid,
-            creation_timestamp=key.metadata.creation_timestamp,
-            annotations={naming.description_annotation: f"Private key of SigningKey {key.name}"},
-            owner_references=(owner_of(kind, key),),
-        ),
-        type=naming.own("tls") if CERTIFICATE in data else "Opaque",
-        data=dict(data),
-    )
-
-
-def owner_of(kind: Kind[Any], owner: Object) -> OwnerReference:
-    return owner_reference(owner, kind.api_version)
 
 
 def later_than(stored: Iterable[SigningKey], now: datetime) -> datetime:
