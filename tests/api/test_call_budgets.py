@@ -189,8 +189,8 @@ COMMIT = (
 )
 APPROVAL = 231  # of a request for a certificate
 SIGNED = 132  # a certificate of a user; its name and key id may be those of another authority
-HANDED_OUT = 404  # a certificate, put into its request and on record; 20 to verify it with others
-HANDED_OUT_INSIDE = 397  # the same by the controller that signs
+HANDED_OUT = 407  # a certificate, put into its request and on record; 20 to verify it with others
+HANDED_OUT_INSIDE = 400  # the same by the controller that signs
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:

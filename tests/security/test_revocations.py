@@ -135,6 +135,7 @@ async def test_a_certificate_is_named_by_what_one_knows_of_it(server: Api, by: s
         "serialNumber": serial,
         "requestName": "asked",
         "authorityKey": record["authorityKey"],
+        "keySha256": record["key"]["sha256"],
     }
     assert made["status"]["expires"] == record["notAfter"]
     assert await known(server, peer=peer) == 401

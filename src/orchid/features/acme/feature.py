@@ -40,6 +40,7 @@ def _server(context: Context) -> AcmeServer:
         acting_holder=clients.acting_holder,
         naming=naming,
         clock=clock,
+        key_problem=revocations.key_problem,
     )
 
 

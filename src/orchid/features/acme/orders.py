@@ -5,6 +5,8 @@ valid from the start. Finalizing creates a CertificateSigningRequest as the serv
 the API, so that permissions, admission, audit and approval apply as to any other request.
 """
 
+import hashlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
@@ -84,11 +86,21 @@ class Finalize(msgspec.Struct, frozen=True):
 class OrderPages:
     """new-order, order, authorization, finalize and certificate."""
 
-    def __init__(self, orders: AcmeOrders, client: Client, acting: ActingAs, clock: Clock) -> None:
+    def __init__(
+        self,
+        orders: AcmeOrders,
+        client: Client,
+        acting: ActingAs,
+        clock: Clock,
+        *,
+        key_problem: Callable[[str], str],
+    ) -> None:
+        """`key_problem`: why nothing is issued for a public key (SHA-256), or ""."""
         self._orders = orders
         self._client = client
         self._acting = acting
         self._clock = clock
+        self._key_problem = key_problem
         self._creating: dict[str, int] = {}  # orders that are being created, by account uid
 
     # -- new orders ----------------------------------------------------------------------------
@@ -251,6 +263,8 @@ class OrderPages:
             parsed = signing_request.parse_der_once(data)
         except Refusal as refusal:
             raise AcmeProblem("badCSR", str(refusal)) from None
+        if ended := self._key_problem(hashlib.sha256(parsed.spki).hexdigest()):
+            raise AcmeProblem("badCSR", ended)
         if parsed.public_key == request.key.key.public:
             raise AcmeProblem("badCSR", "the key of the account must not be that of a certificate")
         if difference := order.difference(parsed):

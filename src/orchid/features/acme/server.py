@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+from collections.abc import Callable
 
 from orchid.features.acme.accounts import AccountPages
 from orchid.features.acme.acme_accounts import (
@@ -58,6 +59,7 @@ class AcmeServer:
         acting_holder: ActingHolder,
         naming: Naming,
         clock: Clock,
+        key_problem: Callable[[str], str],
     ) -> None:
         """`base`: the URL of the server for clients. `client`: with the identity above."""
         self._client = client
@@ -72,7 +74,7 @@ class AcmeServer:
             ensure_key=self.ensure_key,
             requests=SignedRequests(accounts, nonces),
             accounts=AccountPages(accounts, keys, client),
-            orders=OrderPages(orders, client, acting, clock),
+            orders=OrderPages(orders, client, acting, clock, key_problem=key_problem),
             revocations=RevocationPage(orders, acting_holder),
         )
         self.metrics: tuple[Metric, ...] = (self.pages.answers,)

@@ -169,6 +169,7 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         context.random,
         pod_requests=feed.of(PodCertificateRequest),
         account_until=revocations.account_until,
+        key_problem=revocations.key_problem,
         naming=context.naming,
     )
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.revocation.kinds.credential_revocation import (
+    COMPROMISED,
     HOLD,
     CredentialRevocation,
     CredentialRevocationSpec,
@@ -37,6 +38,7 @@ from orchid.kernel.credentials.x509.trust.verified_chain import VerifiedChain, h
 from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import Rejected
+from orchid.kernel.wire.revoked_credentials import RevokedCertificate
 from orchid.kernel.wire.user import UserInfo, account_of
 
 REVOKED_CERTIFICATE = "the certificate has been revoked"
@@ -68,6 +70,7 @@ class Revocations:
         self._records = feed.of(IssuedCertificate)
         # By credential; there may be several revocations of one credential.
         self._certificates: Table[str, None] = {}
+        self._compromised: Table[str, None] = {}  # SHA-256 of public keys
         self._tokens: Table[str, tuple[Account, str]] = {}  # account and issuer
         self._accounts: Table[Account, int] = {}
         self._authorities: Table[str, datetime] = {}
@@ -181,6 +184,17 @@ class Revocations:
             named = self._tokens.get(credential_id.removeprefix("JTI="))
             if named and any(account == owner for account, _ in named.values()):
                 raise Rejected(REVOKED_TOKEN)
+
+    def key_problem(self, sha256: str) -> str:
+        """Why no signer may certify a public key, or "": a certificate of it was revoked as
+        compromised, or it is a revoked SigningKey.
+        """
+        self._catch_up()
+        for index in (self._compromised, self._public_keys):
+            for name in index.get(sha256, ()):
+                revocation = name.rpartition("/")[2]
+                return f"the revocation {revocation} ended this key: create a new key"
+        return ""
 
     def is_final(self, record: IssuedCertificate) -> bool:
         """Whether a certificate is revoked for good: by itself, its signer, user or account.
@@ -322,6 +336,8 @@ class Revocations:
             return  # a credential of that cluster: features/clusters/revoked.py
         if spec.certificate:
             yield self._certificates, spec.certificate.sha256, None
+            if spec.reason in COMPROMISED and (sha256 := self._key_of(spec.certificate)):
+                yield self._compromised, sha256, None
         elif spec.token:
             account = spec.token.namespace, spec.token.name
             yield self._tokens, spec.token.jti, (account, spec.token.issuer)
@@ -340,6 +356,13 @@ class Revocations:
         elif spec.user and spec.user.issued_before:
             until = int(spec.user.issued_before.timestamp())
             yield self._users, spec.user.username, until
+
+    def _key_of(self, named: RevokedCertificate) -> str:
+        """SHA-256 of the public key of a certificate, or ""."""
+        if named.key_sha256:
+            return named.key_sha256
+        record = self._records.get("", named.serial_number)  # a revocation of an earlier version
+        return record.object.spec.key.sha256 if record else ""
 
 
 def _time_of_issue(chain: VerifiedChain, record: Entry[IssuedCertificate] | None) -> float:

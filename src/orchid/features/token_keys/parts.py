@@ -93,6 +93,7 @@ def policies(context: Context) -> Iterable[AdmissionPolicy]:
         authority_keys=authorities.of,
         revoked=revoked,
         past=context.port(PastKeys).name,
+        key_problem=context.port(Revocations).key_problem,
         references=references,
         private_keys=private_keys,
         unsealed=authorities.refusal if is_unsealed(settings.given) else "",

@@ -24,7 +24,7 @@
 Raise the class; `kernel/server/respond.py` alone turns it into bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from orchid.kernel.wire.fields import FieldError, aggregate, gathered
@@ -76,8 +76,12 @@ class ApiError(Exception):
         )
 
     def has_cause(self, reason: str) -> bool:
+        return bool(self.cause_among((reason,)))
+
+    def cause_among(self, reasons: Collection[str]) -> str:
+        """The first cause that is one of these reasons, or ""."""
         causes = self.details.causes if self.details else ()
-        return any(cause.reason == reason for cause in causes)
+        return next((cause.reason for cause in causes if cause.reason in reasons), "")
 
 
 class BadRequest(ApiError):

@@ -30,6 +30,9 @@ DENIED: Final = "Denied"
 FAILED: Final = "Failed"
 # Cause of a refusal, and reason of a condition: the requester was revoked since.
 REQUESTER_REVOKED: Final = "RequesterRevoked"
+# The same: a revocation says that the key of the request is compromised.
+KEY_COMPROMISED: Final = "KeyCompromised"
+ENDING_CAUSES: Final = (REQUESTER_REVOKED, KEY_COMPROMISED)  # the request cannot succeed any more
 OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
 TYPE: Final = operator.attrgetter("type")
 CONDITIONS: Final = Path() / "status" / "conditions"

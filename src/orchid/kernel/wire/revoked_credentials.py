@@ -43,6 +43,14 @@ class RevokedCertificate(Wire):
             "other valid way. The server fills it in if it has the certificate."
         ),
     ] = ()
+    key_sha256: Annotated[
+        str,
+        proto(7),
+        describe(
+            "SHA-256 of its public key (SPKI), in hex. Filled in by the server, which issues "
+            "nothing more for a compromised key."
+        ),
+    ] = ""
 
 
 class RevokedToken(Wire):

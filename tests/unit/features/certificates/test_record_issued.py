@@ -71,7 +71,7 @@ async def test_a_number_that_another_certificate_has_is_refused() -> None:
     other: Any = OtherRecord()
     none: Any = None
     issuers = Issuers((), True)
-    pods = {"pod_requests": none, "account_until": none, "naming": ORCH}
+    pods = {"pod_requests": none, "account_until": none, "key_problem": none, "naming": ORCH}
     policy = RecordIssued(other, none, lambda _signer: issuers, none, none, **pods)
 
     with pytest.raises(Invalid, match="another certificate has the serial number 7"):
@@ -110,6 +110,7 @@ def test_the_time_of_issue_respects_revocations_of_the_user(
         none,
         pod_requests=none,
         account_until=none,
+        key_problem=none,
         naming=ORCH,
     )
     csr = CertificateSigningRequest(
@@ -143,7 +144,12 @@ def recording(
     random: Any = SimpleNamespace(uid=lambda: "uid")
     pods: Any = requests
     return RecordIssued(
-        *parts, random, pod_requests=pods, account_until=lambda _account: account_until, naming=ORCH
+        *parts,
+        random,
+        pod_requests=pods,
+        account_until=lambda _account: account_until,
+        key_problem=lambda _sha256: "",
+        naming=ORCH,
     )
 
 

@@ -4,6 +4,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from orchid.features.certificates.kinds.issued_certificate import (
+    CertificateKey,
+    IssuedCertificate,
+    IssuedCertificateSpec,
+)
 from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
@@ -16,10 +21,12 @@ from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.revoked_credentials import (
     RevokedAccount,
     RevokedAuthority,
+    RevokedCertificate,
     RevokedKey,
     RevokedToken,
     RevokedUser,
 )
+from orchid.kernel.wire.struct import replace
 from orchid.kernel.wire.user import UserInfo
 from tests.unit.kernel.access.presenting import START
 from tests.unit.kernel.access.world import REVOCABLE, World, world_of
@@ -75,6 +82,45 @@ async def test_a_certificate_without_a_record_is_refused_if_it_begins_by_then(
                 revocations.refuse_certificate(chain, "jane")
         else:
             revocations.refuse_certificate(chain, "jane")
+
+
+def ended(revocations: Revocations, key: str) -> bool:
+    return revocations.key_problem(key) != ""
+
+
+async def test_a_compromised_key_is_of_this_server_and_ends_with_its_revocation() -> None:
+    """A certificate of a cluster has a key there. The revocation may be deleted when it is over."""
+    named = RevokedCertificate(sha256="a" * 64, key_sha256="b" * 64)
+    async with world_of(*REVOCABLE) as here:
+        revocations = Revocations(here.feed)
+        spec = CredentialRevocationSpec(certificate=named, reason="keyCompromise")
+        await put(here, "cluster", replace(spec, cluster="prod"))
+        of_cluster = ended(revocations, "b" * 64)
+        await put(here, "stolen", spec)
+        before = ended(revocations, "b" * 64), ended(revocations, "a" * 64)
+        await here.delete(CredentialRevocation(metadata=ObjectMeta(name="stolen")))
+
+        assert not of_cluster
+        assert before == (True, False)
+        assert not ended(revocations, "b" * 64)
+
+
+@pytest.mark.parametrize("serial", ["1f", ""])
+async def test_a_revocation_of_an_earlier_version_has_the_key_of_the_record(serial: str) -> None:
+    """It names no key. A certificate without a record has none."""
+    record = IssuedCertificate(
+        metadata=ObjectMeta(name="1f", uid="uid-1f"),
+        spec=IssuedCertificateSpec(serial_number="1f", key=CertificateKey(sha256="b" * 64)),
+    )
+    named = RevokedCertificate(sha256="a" * 64, serial_number=serial)
+    async with world_of(*REVOCABLE) as here:
+        await here.put(record)
+        revocations = Revocations(here.feed)
+        spec = CredentialRevocationSpec(certificate=named, reason="keyCompromise")
+        await put(here, "stolen", spec)
+
+        assert ended(revocations, "b" * 64) is bool(serial)
+        assert not ended(revocations, "")
 
 
 async def test_the_id_of_a_token_counts_for_its_issuer_only() -> None:

@@ -87,6 +87,7 @@ async def imported(here: World, rights: Rights, pair: Authority, *signers: str) 
         authority_keys=lambda name: [],
         revoked=lambda: (),
         past=nothing,
+        key_problem=lambda _sha256: "",
         references=SignerReferences(ORCH.system_namespace, ""),
         private_keys=private(pair),
     )

@@ -42,7 +42,7 @@ from orchid.kernel.wire.errors import Forbidden
 from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import CORE, READ, may_record_events, rule
-from orchid.kernel.wire.request_conditions import DENIED, FAILED, REQUESTER_REVOKED
+from orchid.kernel.wire.request_conditions import DENIED, ENDING_CAUSES, FAILED
 from orchid.kernel.wire.struct import replace
 from orchid.kernel.wire.user import ACCOUNT_PREFIX, groups_of_accounts
 
@@ -122,9 +122,10 @@ class SignPodRequests(SigningController[PodCertificateRequest]):
         try:
             await self._settle(self._with_chain(request, chain), ISSUED, ISSUED, text)
         except Forbidden as refusal:
-            if not refusal.has_cause(REQUESTER_REVOKED):
+            cause = refusal.cause_among(ENDING_CAUSES)
+            if not cause:
                 raise
-            await self._settle(request, FAILED, REQUESTER_REVOKED, str(refusal))
+            await self._settle(request, FAILED, cause, str(refusal))
 
     async def _signer(self, name: str) -> Signer | None:
         """The signer for requests of Pods; None if this server does not sign for it."""

@@ -9,8 +9,8 @@ Each platform signer has a profile (kernel/credentials/authorities/profiles.py).
 platform are files, those are followed. Any other signer is ours if a CertificateAuthority has it;
 that authority signs while it is Ready, with the certificate in its status. While an authority
 cannot sign, its requests wait, with an Event. A request that violates the profile becomes Failed,
-and so does one whose requester was revoked since. A stored request that is malformed is retried,
-with growing pauses: a later release may accept it.
+and so does one whose requester was revoked since, or whose key is compromised. A stored request
+that is malformed is retried, with growing pauses: a later release may accept it.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from orchid.kernel.runtime.loop import Running
 from orchid.kernel.wire.errors import Forbidden
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.policy_rules import READ, may_record_events, rule
-from orchid.kernel.wire.request_conditions import FAILED, REQUESTER_REVOKED
+from orchid.kernel.wire.request_conditions import ENDING_CAUSES, FAILED
 
 
 class SignRequests(SigningController[CertificateSigningRequest]):
@@ -103,9 +103,10 @@ class SignRequests(SigningController[CertificateSigningRequest]):
         try:
             await self._client.update_status(request.with_certificate(certificate))
         except Forbidden as refusal:
-            if not refusal.has_cause(REQUESTER_REVOKED):
+            cause = refusal.cause_among(ENDING_CAUSES)
+            if not cause:
                 raise
-            await self._fail(request, REQUESTER_REVOKED, str(refusal))
+            await self._fail(request, cause, str(refusal))
             return
         self._events.record(self.name, request, "Issued", f"Issued by {request.spec.signer_name}.")
 

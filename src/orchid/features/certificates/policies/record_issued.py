@@ -9,6 +9,10 @@ A certificate that the authority did not issue is refused if a CertificateAuthor
 For a platform signer it is accepted without a record, with a warning: Kubernetes lets another
 program sign for those. Signers that are not ours have no records.
 
+A certificate for a key that is revoked as compromised is refused, with the cause `KeyCompromised`:
+its thief, or its owner by mistake, would go on with the key. The signing controllers let such a
+request fail.
+
 The approver is in a note of the request (`Kind.note`), written by the server that processed the
 approval. A record stays until its certificate has expired. Start with `RecordIssued.companions`.
 """
@@ -57,7 +61,12 @@ from orchid.kernel.wire.errors import Forbidden, Invalid, Unavailable
 from orchid.kernel.wire.fields import Path, invalid
 from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
-from orchid.kernel.wire.request_conditions import APPROVED, CertificateSigningRequestCondition
+from orchid.kernel.wire.request_conditions import (
+    APPROVED,
+    KEY_COMPROMISED,
+    CertificateSigningRequestCondition,
+)
+from orchid.kernel.wire.status import StatusCause
 from orchid.kernel.wire.text import timestamp
 from orchid.kernel.wire.user import UserInfo
 
@@ -85,11 +94,13 @@ class RecordIssued(AdmissionPolicy):
         *,
         pod_requests: KindCache[PodCertificateRequest],
         account_until: Callable[[tuple[str, str]], int],
+        key_problem: Callable[[str], str],
         naming: Naming,
     ) -> None:
         """`issuers_of`: the issuers of a signer, None if the signer is not ours. `revoked_until`:
         the last second whose certificates of a signer are revoked, and whose credentials of a user.
-        `account_until`: the last second whose credentials of an account are revoked.
+        `account_until`: the last second whose credentials of an account are revoked. `key_problem`:
+        why nothing is issued for a public key (SHA-256), or "".
         """
         self._records = records
         self._requests = requests
@@ -98,6 +109,7 @@ class RecordIssued(AdmissionPolicy):
         self._random = randomness
         self._pod_requests = pod_requests
         self._account_until = account_until
+        self._key_problem = key_problem
         self._node_name, self._credential_id = naming.node_name_extra, naming.credential_id
         self._verifications = BatchedWork()
 
@@ -130,6 +142,7 @@ class RecordIssued(AdmissionPolicy):
             request.warn(f"the certificate is not recorded: {problem}")
         if problem or recorded:
             return ()
+        self._refuse_ended_key(kind, new, facts.key_sha256)
         if isinstance(new, PodCertificateRequest):
             record = self._pod_record(new, facts, request)
         else:
@@ -139,6 +152,11 @@ class RecordIssued(AdmissionPolicy):
         if issued and issued > request.now and not await until_reached(issued, request.now):
             raise Unavailable("certificates were revoked just now; try again")
         return (record,)
+
+    def _refuse_ended_key(self, kind: Kind[Any], new: Object, sha256: str) -> None:
+        if problem := self._key_problem(sha256):
+            cause = StatusCause(reason=KEY_COMPROMISED, message=problem)
+            raise Forbidden(kind.about(new.name), problem, cause)
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if old is None or old.spec.cluster:

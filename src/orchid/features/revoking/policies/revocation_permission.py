@@ -278,6 +278,7 @@ class RevocationPermission(AdmissionPolicy):
             serial_number=record.serial_number,
             request_name=record.request.name,
             authority_key=record.authority_key,
+            key_sha256=record.key.sha256,
         )
         for field in named.__struct_fields__:
             expected, actual = getattr(named, field), getattr(certificate, field)

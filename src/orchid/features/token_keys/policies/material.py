@@ -111,12 +111,14 @@ class SigningKeyMaterial(AdmissionPolicy):
         authority_keys: AuthorityKeysOf,
         revoked: Callable[[], Container[str]],
         past: Callable[[str], Awaitable[str | None]],
+        key_problem: Callable[[str], str],
         references: SignerReferences,
         private_keys: PrivateKeys,
         unsealed: str = "",
     ) -> None:
         """`authority_keys`: the keys of an authority. `revoked`: the ids of revoked keys. `past`:
         the name of the key that had a public key (SHA-256) and was retired or revoked.
+        `key_problem`: why a public key (SHA-256) is never used again, or "".
         `references`: where private keys are. `unsealed`: why no private key may be stored here;
         empty if it may.
         """
@@ -132,6 +134,7 @@ class SigningKeyMaterial(AdmissionPolicy):
         self._authority_keys = authority_keys
         self._revoked = revoked
         self._past = past
+        self._key_problem = key_problem
         self._references = references
         self._unsealed = unsealed
         self._private_keys = private_keys
@@ -189,10 +192,13 @@ class SigningKeyMaterial(AdmissionPolicy):
             )  # no cluster claims a key of Orchid's files
             if counts and _is_any_same(identity, (key.key_id, key.status.public_key)):
                 _refuse(kind, new, duplicate(SPEC, f"{key.name} has the same key"))
-        past = await self._past(keys.pem_sha256(status.public_key))
+        sha256 = keys.pem_sha256(status.public_key)
+        past = await self._past(sha256)
         if past is not None:
             text = f"it is the key of {past}, which was retired or revoked, and never counts again"
             _refuse(kind, new, forbidden(_source(new), text))
+        if problem := self._key_problem(sha256):
+            _refuse(kind, new, forbidden(_source(new), problem))
 
     def _refuse_shared(self, kind: Kind[Any], new: SigningKey, status: SigningKeyStatus) -> None:
         """Refuse a key of the HSM that is in use: one authority could issue in another's place."""
