@@ -79,6 +79,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     background: Callable[[Context, bool], Iterable[Background]] | None = None
     plain_http: Callable[[Context], PlainHttp | None] | None = None  # None: not configured
     data_files: tuple[str, ...] = ()  # in the data directory, read at a start
+    checks: str = ""  # the module with `CHECKS` of orchid doctor, which a server does not load
     documentation: str  # a page below docs/
 
     def stored_kinds(self, naming: Naming) -> Iterator[Kind[Any]]:

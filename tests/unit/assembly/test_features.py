@@ -114,6 +114,7 @@ WITHOUT_NOTICES = """
 import asyncio, sys
 from pathlib import Path
 from orchid.assembly.features import CONTROLLERS, FEATURES
+from orchid.commands.diagnosis.all_checks import all_checks
 from tests.api.world import api
 from tests.unit.features.beside import beside
 
@@ -139,6 +140,7 @@ async def main():
         metrics = (await server.call("GET", "/metrics")).text
         assert "orchid_ledger" in metrics
         assert "orchid_notices" not in metrics
+        assert "notices" not in all_checks()
         print("served")
 
 asyncio.run(main())

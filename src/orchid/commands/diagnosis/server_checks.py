@@ -19,7 +19,6 @@ from orchid.assembly.components import default_policy
 from orchid.commands.diagnosis.bundle_checks import bundles
 from orchid.commands.diagnosis.grant_checks import grants_of_accounts
 from orchid.commands.diagnosis.key_checks import stored_keys, url_of
-from orchid.commands.diagnosis.notice_checks import notices
 from orchid.commands.server import status
 from orchid.features.rights.settings import RightsSettings
 from orchid.features.token_keys.files.signing_key_file import signing_key_file
@@ -317,5 +316,4 @@ SERVER_CHECKS: Final[dict[str, Check]] = {
     "grants": grants_of_accounts,
     "ledger": ledger,
     "bundles": bundles,
-    "notices": notices,
 }

@@ -2,7 +2,7 @@
 
 Takes the settings of `orchid serve` (most often just `--config FILE`), checks their files, and the
 server if it runs. Changes nothing. Exit code 1 if something is wrong; future problems are warnings.
-A new check is one function in a list of diagnosis/.
+A new check is one function in a list of diagnosis/, or in `CHECKS` of a feature.
 """
 
 import argparse
@@ -68,16 +68,12 @@ def _other_user(uid: int) -> str:
 
 def examined(here: "Installation") -> list[tuple[str, "Finding"]]:
     """Every finding with the name of its check; a check that fails is a finding too."""
-    from orchid.commands.diagnosis.file_checks import FILE_CHECKS
-    from orchid.commands.diagnosis.other_key_checks import OTHER_KEY_CHECKS
-    from orchid.commands.diagnosis.outside_checks import OUTSIDE_CHECKS
-    from orchid.commands.diagnosis.server_checks import SERVER_CHECKS
+    from orchid.commands.diagnosis.all_checks import all_checks
     from orchid.kernel.credentials.refusals import Refusal
     from orchid.kernel.terminal.findings import wrong
 
     findings: list[tuple[str, Finding]] = []
-    checks = {**FILE_CHECKS, **SERVER_CHECKS, **OTHER_KEY_CHECKS, **OUTSIDE_CHECKS}
-    for name, check in checks.items():
+    for name, check in all_checks().items():
         try:
             findings += [(name, finding) for finding in check(here)]
         except (Complaint, Refusal, OSError) as problem:

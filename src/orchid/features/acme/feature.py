@@ -1,5 +1,8 @@
 """ACME (RFC 8555): certificates for clients such as certbot, by policy instead of challenges.
 
+Whether an order becomes a certificate is decided as for every request, by
+features/approving/controllers/approve_requests.py.
+
 Kinds      AcmeAccount, AcmeOrder
 Pages      /acme/
 Uses       rights, objects, revocation, sign_in, accounts, authorities, certificates

@@ -1,6 +1,6 @@
 """Approval policies decide about certificate requests; people decide about the rest.
 
-Kinds      ApprovalPolicy, READY, ApprovalReview
+Kinds      ApprovalPolicy, ApprovalReview
 Uses       rights, revocation, approval, accounts, authorities, certificates, acme, hosts
 Read first controllers/approve_requests.py
 """

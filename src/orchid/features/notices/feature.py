@@ -27,5 +27,6 @@ FEATURE = Feature(
     controller_parts=_controller_parts,
     provides=(ServerPart(NoticeMetrics, lambda context: NoticeMetrics()),),
     metrics=lambda context: context.port(NoticeMetrics).all,
+    checks="orchid.features.notices.checks",
     documentation="notices.md",
 )

@@ -317,7 +317,10 @@ def _kubeconfig(
 def _gives_access(
     path: Path, authority: Authority, expected: tuple[str, str], now: datetime.datetime
 ) -> bool:
-    """Whether the kubeconfig has a good certificate for the server; `wanted`: URL and its CAs."""
+    """Whether the kubeconfig has a certificate for the server that is not due for renewal.
+
+    `expected`: the URL of the server and its CAs.
+    """
     text, (url, trusted) = read_bounded(path, 1 << 20).decode(errors="replace"), expected
     embedded = dict(_EMBEDDED.findall(text))
     is_current = embedded.pop("certificate-authority", "") == trusted

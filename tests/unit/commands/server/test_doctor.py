@@ -16,9 +16,13 @@ import pytest
 from orchid import cli
 from orchid.assembly.kinds import stored_kinds
 from orchid.commands.diagnosis import file_checks, other_key_checks
+from orchid.commands.diagnosis.all_checks import all_checks
 from orchid.commands.diagnosis.file_checks import FILE_CHECKS
+from orchid.commands.diagnosis.other_key_checks import OTHER_KEY_CHECKS
+from orchid.commands.diagnosis.outside_checks import OUTSIDE_CHECKS
 from orchid.commands.diagnosis.server_checks import SERVER_CHECKS
 from orchid.commands.server import doctor
+from orchid.features.notices import checks
 from orchid.features.sealing.encryption import read_configuration
 from orchid.kernel.credentials import keys
 from orchid.kernel.credentials.authorities.authority import Authority
@@ -359,9 +363,12 @@ def test_directory_of_somebody_else_is_not_judged(
 
 
 def test_every_check_has_a_name_of_its_own_and_a_sentence() -> None:
-    """The two lists are joined by name; what a check is for is in its docstring."""
-    assert not FILE_CHECKS.keys() & SERVER_CHECKS.keys()
-    assert all(check.__doc__ for check in (*FILE_CHECKS.values(), *SERVER_CHECKS.values()))
+    """The lists are joined by name; what a check is for is in its docstring."""
+    lists = FILE_CHECKS, SERVER_CHECKS, OTHER_KEY_CHECKS, OUTSIDE_CHECKS, checks.CHECKS
+    joined = all_checks()
+
+    assert sorted(joined) == sorted(name for part in lists for name in part)
+    assert all(check.__doc__ for check in joined.values())
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class ServedLists:
 
 
 class RevocationListPages:
-    """Everything below the prefix; call it with an exchange."""
+    """Everything below the prefix; call it with the state of a request."""
 
     def __init__(self, lists: ServedLists) -> None:
         self._lists = lists

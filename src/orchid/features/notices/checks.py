@@ -7,7 +7,7 @@ from typing import Any, Final
 from orchid.features.notices.settings import ReceiverSettings
 from orchid.kernel.terminal import times
 from orchid.kernel.terminal.connection import NOT_FOUND, CommandRefused, Json, path
-from orchid.kernel.terminal.findings import Finding, Installation, good, note, wrong
+from orchid.kernel.terminal.findings import Check, Finding, Installation, good, note, wrong
 
 NAME: Final = "notices"
 ENTRY: Final = "progress.json"
@@ -46,3 +46,6 @@ def _progress(config_map: Json) -> dict[str, Any]:
     except ValueError:
         return {}
     return progress if isinstance(progress, dict) else {}
+
+
+CHECKS: Final[dict[str, Check]] = {"notices": notices}
