@@ -5,12 +5,14 @@ A server whose clock is a day ahead deletes for good what is over by then.
 
 from datetime import timedelta
 
+from orchid.features.acme.protocol.nonces import Nonces
 from orchid.features.revoking.controllers.clean_revocations import CleanRevocations
 from tests.api.world import Api
 from tests.security.test_revocations import REVOCATIONS, jti_of, known, revoked
+from tests.unit.features.acme.protocol.test_acme_nonces import KEY, is_good, issued
 from tests.unit.features.beside import MovingClock
 
-DAY = timedelta(days=1)
+DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 
 
 async def test_a_clock_that_was_ahead_makes_no_revoked_token_valid(
@@ -28,3 +30,27 @@ async def test_a_clock_that_was_ahead_makes_no_revoked_token_valid(
 
     assert (await server.call("GET", f"{REVOCATIONS}/stolen")).status == 200
     assert await known(server, token=token) == 401
+
+
+def test_a_clock_that_was_ahead_stops_acme_clients_for_minutes_at_most() -> None:
+    """Nonces of the wrong time were used, and dropped from memory. Nonces of before the step that
+    were used, and dropped, are refused all the same.
+    """
+    clock = MovingClock()
+    nonces = Nonces(lambda: KEY, clock, most_used=8)
+    clock.ahead = timedelta(minutes=2)  # of another server
+    before = [issued(nonces) for _ in range(4)]
+    clock.ahead = timedelta()
+    assert all(is_good(nonces, nonce) for nonce in before)
+    clock.ahead = DAY
+    for _ in range(12):
+        assert is_good(nonces, issued(nonces))
+
+    clock.ahead = timedelta()
+    again = [is_good(nonces, nonce) for nonce in before]
+    clock.ahead = timedelta(minutes=5) + SECOND
+    after = is_good(nonces, issued(nonces))
+    again += [is_good(nonces, nonce) for nonce in before]
+
+    assert after
+    assert not any(again)

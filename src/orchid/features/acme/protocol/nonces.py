@@ -3,7 +3,8 @@
 A nonce is a time, random bytes and an HMAC, so that every server accepts it without a shared list.
 Each process remembers the nonces that it accepted, in two sets of limited size. When the older
 set is dropped, every nonce as old as its newest entry is refused: within one process no nonce is
-accepted twice. A second process can accept it once more; every write is therefore
+accepted twice, while its clock does not step. After a step, all are refused for five minutes at
+most. A second process can accept it once more; every write is therefore
 idempotent, with names that are derived from the nonce.
 """
 
@@ -55,7 +56,10 @@ class Nonces:
             raise bad_nonce()
         body, mac = data[:-MAC_BYTES], data[-MAC_BYTES:]
         moment = int.from_bytes(body[:TIME_BYTES], "big")
-        age = self._now() - moment
+        now = self._now()
+        age = now - moment
+        # After a clock that was ahead: no nonce of a later time is accepted now.
+        self._refused_until = min(self._refused_until, now + SKEW)
         if not hmac.compare_digest(_mac(key, body), mac) or not -SKEW <= age <= LIFETIME:
             raise bad_nonce()
         if moment <= self._refused_until or data in self._new or data in self._old:
