@@ -4,15 +4,45 @@ A server whose clock is a day ahead deletes for good what is over by then.
 """
 
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from orchid.features.acme.protocol.nonces import Nonces
 from orchid.features.revoking.controllers.clean_revocations import CleanRevocations
 from tests.api.world import Api
-from tests.security.test_revocations import REVOCATIONS, jti_of, known, revoked
+from tests.security.test_revocations import REVOCATIONS, jti_of, known, on_record, revoked
 from tests.unit.features.acme.protocol.test_acme_nonces import KEY, is_good, issued
 from tests.unit.features.beside import MovingClock
 
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("kind", ["account", "user"])
+async def test_a_token_of_a_server_that_is_ahead_ends_when_it_is_revoked_again(
+    server: Api, clock: MovingClock, kind: str
+) -> None:
+    """Its time of issue is later than the revocation, by no more than the clocks differ. So
+    several-servers.md says to revoke again a minute later.
+    """
+    await server.account("robot")
+    targets: dict[str, dict[str, Any]] = {
+        "account": {"account": {"namespace": "default", "name": "robot"}},
+        "user": {"user": {"username": "jane"}},
+    }
+    clock.ahead = timedelta(seconds=50)
+    token = await server.token("robot")
+    _, peer = await on_record(server, "jane")
+    how: dict[str, Any] = {"token": token} if kind == "account" else {"peer": peer}
+    clock.ahead = timedelta()
+
+    await revoked(server, "first", **targets[kind])
+    first = await known(server, **how)
+    clock.ahead = timedelta(minutes=1)
+    await revoked(server, "second", **targets[kind])
+
+    assert first == 201
+    assert await known(server, **how) == 401
 
 
 async def test_a_clock_that_was_ahead_makes_no_revoked_token_valid(
