@@ -35,11 +35,11 @@ from orchid.features.acme.protocol.problems import (
 from orchid.features.acme.protocol.replies import Reply
 from orchid.features.acme.protocol.requests import RequestTarget, VerifiedRequest, require_account
 from orchid.features.certificates.kinds.certificate_signing_request import (
-    SHORTEST_LIFETIME,
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
 from orchid.features.certificates.renewal_information import MalformedId
+from orchid.features.certificates.rules.signing_requests import SHORTEST_LIFETIME
 from orchid.kernel.base.clock import Clock, whole_seconds
 from orchid.kernel.client.client import Client
 from orchid.kernel.credentials.keys import b64url_decode

@@ -28,24 +28,22 @@ from orchid.features.approval.compiled import ACCOUNT_PREFIX
 from orchid.features.approval.deciding import APPROVING_ACCOUNT, approving_policy
 from orchid.features.approval.kept_approvals import KeptApproval, kept_approval
 from orchid.features.certificates.requester_notes import CREATED_BY, creation_notes
-from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.credentials.x509 import certificates, signing_request
-from orchid.kernel.credentials.x509.usages import ALL_USAGES
+from orchid.features.certificates.rules.signing_requests import (
+    CERTIFICATE,
+    SIGNER_NAME,
+    USAGES,
+    certificate_errors,
+    lifetime_errors,
+    request_errors,
+    usage_errors,
+)
 from orchid.kernel.engine.kind import Column, Endpoint, Kind, Note, Scope
 from orchid.kernel.engine.ledger.entries import Fact
 from orchid.kernel.engine.request import Request
 from orchid.kernel.engine.strategy import Strategy
 from orchid.kernel.engine.tables import AGE, NAME
 from orchid.kernel.wire.conditions import TRUE
-from orchid.kernel.wire.fields import (
-    FieldError,
-    Path,
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-    unsupported,
-)
+from orchid.kernel.wire.fields import FieldError, forbidden, invalid, required
 from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.request_conditions import (
@@ -72,12 +70,6 @@ APPROVER, IMPERSONATOR, POLICY = "approver", "impersonator", "policy"
 # Of an approval without a policy: its time, and the user with groups and credential ids, as JSON.
 APPROVED_AT, APPROVED_BY = "approvedAt", "approvedBy"
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
-
-SPEC: Final = Path() / "spec"
-USAGES, SIGNER_NAME = SPEC / "usages", SPEC / "signerName"
-CERTIFICATE: Final = Path() / "status" / "certificate"
-
-SHORTEST_LIFETIME: Final = 600
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
@@ -387,44 +379,7 @@ def notes(naming: Naming) -> Note[CertificateSigningRequest]:
     return note
 
 
-# --- the request ------------------------------------------------------------------------------
-
-
-def request_errors(request: bytes | None) -> Iterator[FieldError]:
-    try:
-        signing_request.parse_once(request or b"")
-    except Refusal as refusal:
-        yield invalid(SPEC / "request", request, str(refusal))
-
-
-def usage_errors(usages: tuple[str, ...]) -> Iterator[FieldError]:
-    for index, usage in enumerate(usages):
-        if usage not in ALL_USAGES:
-            yield unsupported(USAGES[index], usage, ALL_USAGES)
-    seen: set[str] = set()
-    for index, usage in enumerate(usages):
-        if usage in seen:
-            yield duplicate(USAGES[index], usage)
-        seen.add(usage)
-
-
-def lifetime_errors(seconds: int | None) -> Iterator[FieldError]:
-    if seconds is not None and seconds < SHORTEST_LIFETIME:
-        text = "may not specify a duration less than 600 seconds (10 minutes)"
-        yield invalid(SPEC / "expirationSeconds", seconds, text)
-
-
 # --- the outcome ------------------------------------------------------------------------------
-
-
-def certificate_errors(certificate: bytes) -> Iterator[FieldError]:
-    """Validate the format of an issued certificate; the signer ensures that it fits the request."""
-    if not certificate:
-        return
-    try:
-        certificates.parse_blocks(certificate)
-    except Refusal as refusal:
-        yield invalid(CERTIFICATE, "<certificate data>", str(refusal))
 
 
 def outcome_errors(

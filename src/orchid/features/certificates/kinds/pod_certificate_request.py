@@ -18,13 +18,21 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from msgspec import Meta, field
 
 from orchid.features.certificates.requester_notes import creation_notes
+from orchid.features.certificates.rules.pod_certificates import (
+    CHAIN,
+    NOT_AFTER,
+    NOT_BEFORE,
+    leaf_name_errors,
+    leaf_of,
+    period_errors,
+    stub_errors,
+)
 from orchid.kernel.credentials.authorities.issuer_chain import spki_of
 from orchid.kernel.credentials.refusals import Refusal
-from orchid.kernel.credentials.x509 import certificates, signing_request
+from orchid.kernel.credentials.x509 import signing_request
 from orchid.kernel.engine.kind import Column, Endpoint, Kind, Note, Scope
 from orchid.kernel.engine.request import Request
 from orchid.kernel.engine.strategy import Strategy
@@ -62,25 +70,18 @@ REQUESTER: Final = "requester"  # note of a creation
 OUTCOMES: Final = (ISSUED, DENIED, FAILED)
 
 SPEC, STATUS = Path() / "spec", Path() / "status"
-SIGNER_NAME, STUB = SPEC / "signerName", SPEC / "stubPKCS10Request"
-CHAIN, CONDITIONS = STATUS / "certificateChain", STATUS / "conditions"
-NOT_BEFORE, REFRESH, NOT_AFTER = (
-    STATUS / name for name in ("notBefore", "beginRefreshAt", "notAfter")
-)
+SIGNER_NAME = SPEC / "signerName"
+CONDITIONS, REFRESH = STATUS / "conditions", STATUS / "beginRefreshAt"
 
 LONGEST_UID: Final = 128
-LARGEST_STUB: Final = 10 * 1024
 LARGEST_CHAIN: Final = 100 * 1024
 MOST_ANNOTATIONS: Final = 10_000
 DEFAULT_EXPIRATION: Final = 86_400
 SHORTEST_EXPIRATION: Final = 3_600
 LONGEST_EXPIRATION: Final = 7_862_400  # 91 days
 LONGEST_PLATFORM_EXPIRATION: Final = 86_400
-SHORTEST_LIFE: Final = timedelta(hours=1)
 CLOCK_SKEW: Final = timedelta(minutes=5)
 REFRESH_MARGIN: Final = timedelta(minutes=10)
-RSA_SIZES: Final = (3072, 4096)
-CURVES: Final = ("secp256r1", "secp384r1", "secp521r1")
 LONGEST_REASON, LONGEST_MESSAGE = 1024, 32 * 1024
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
@@ -318,35 +319,6 @@ def uid_errors(path: Path, uid: str) -> Iterator[FieldError]:
         yield too_long(path, LONGEST_UID)
 
 
-def stub_errors(stub: bytes) -> Iterator[FieldError]:
-    """Check size, signature and key. The signer decides on the contents."""
-    if not stub:
-        yield required(STUB)
-        return
-    if len(stub) > LARGEST_STUB:
-        yield too_long(STUB, LARGEST_STUB)
-        return
-    try:
-        key = signing_request.parse_der_once(stub).public_key
-    except Refusal as refusal:
-        yield invalid_unshown(STUB, f"must be a valid PKCS#10 CSR: {refusal}")
-        return
-    match key:
-        case ed25519.Ed25519PublicKey():
-            return
-        case ec.EllipticCurvePublicKey() if key.curve.name not in CURVES:
-            text = "elliptic public keys must use curve P256, P384, or P521"
-            yield invalid(STUB, f"curve {key.curve.name}", text)
-        case rsa.RSAPublicKey() if key.key_size not in RSA_SIZES:
-            text = "RSA keys must have modulus size 3072 or 4096"
-            yield invalid(STUB, f"{key.key_size}-bit modulus", text)
-        case ec.EllipticCurvePublicKey() | rsa.RSAPublicKey():
-            return
-        case _:
-            text = "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
-            yield invalid_unshown(STUB, text)
-
-
 # --- the outcome ------------------------------------------------------------------------------
 
 
@@ -408,46 +380,6 @@ def issued_errors(new: PodCertificateRequest) -> Iterator[FieldError]:
         yield invalid(REFRESH, refresh, "must be at least 10 minutes after status.notBefore")
     elif ends - refresh < REFRESH_MARGIN:
         yield invalid(REFRESH, refresh, "must be at least 10 minutes before status.notAfter")
-
-
-def leaf_of(chain: str) -> certificates.ReadCertificate:
-    """The first certificate of a chain, in which every block is a certificate; raises Refusal."""
-    leaf, *_ = [certificates.read_once(data) for data in certificates.encoded_blocks(chain)]
-    return leaf
-
-
-def leaf_name_errors(leaf: certificates.ReadCertificate) -> Iterator[FieldError]:
-    contents = certificates.read_contents(leaf)
-    for name in contents.dns_names:
-        if not name:
-            yield invalid(CHAIN, name, "leaf certificate should not contain empty DNSName")
-        if ".." in name:
-            yield invalid(CHAIN, name, "leaf certificate's DNSName should not contain '..'")
-        if name.startswith(".") or name.endswith("."):
-            text = "leaf certificate's DNSName should not start or end with '.'"
-            yield invalid(CHAIN, name, text)
-    for address in contents.email_addresses:
-        if not all(address.rpartition("@")):
-            text = "leaf certificate should not contain invalid EmailAddress"
-            yield invalid(CHAIN, address, text)
-
-
-def period_errors(
-    leaf: certificates.ReadCertificate, begins: datetime, ends: datetime, longest: int
-) -> Iterator[FieldError]:
-    certificate = leaf.certificate
-    if begins != certificate.not_valid_before_utc:
-        text = "must be set to the NotBefore time encoded in the leaf certificate"
-        yield invalid(NOT_BEFORE, begins, text)
-    if ends != certificate.not_valid_after_utc:
-        text = "must be set to the NotAfter time encoded in the leaf certificate"
-        yield invalid(NOT_AFTER, ends, text)
-    lifetime = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-    if lifetime < SHORTEST_LIFE:
-        yield invalid(CHAIN, str(lifetime), "leaf certificate lifetime must be >= 1 hour")
-    elif lifetime > timedelta(seconds=longest):
-        text = f"leaf certificate lifetime must be <= spec.maxExpirationSeconds ({longest})"
-        yield invalid(CHAIN, str(lifetime), text)
 
 
 # --- tables -----------------------------------------------------------------------------------

@@ -43,10 +43,10 @@ from orchid.features.certificates.kinds.issued_certificate import (
     record_of,
 )
 from orchid.features.certificates.kinds.pod_certificate_request import (
-    CHAIN,
     REQUESTER,
     PodCertificateRequest,
 )
+from orchid.features.certificates.rules.pod_certificates import CHAIN
 from orchid.kernel.base.clock import until_reached, whole_seconds
 from orchid.kernel.base.scheduling.batched_work import BatchedWork
 from orchid.kernel.credentials.authorities.issuer_chain import is_issued_by, spki_of

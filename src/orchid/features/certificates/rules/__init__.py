@@ -1,0 +1,1 @@
+"""Rules of fields of requests for certificates, which the kinds apply."""
