@@ -14,8 +14,10 @@ from orchid.kernel.wire.fields import FieldError, Path, invalid, required, too_l
 from orchid.kernel.wire.meta import Time
 from orchid.kernel.wire.rules.names import label_errors, subdomain_errors
 from orchid.kernel.wire.struct import Wire, describe, proto
+from orchid.kernel.wire.user import ANONYMOUS, account_of
 
 LONGEST_ID: Final = 256
+LONGEST_USERNAME: Final = 1024
 MOST_OTHERS: Final = 4
 
 _is_sha256 = re.compile(r"[0-9a-f]{64}").fullmatch
@@ -174,6 +176,23 @@ def account_errors(named: RevokedAccount, path: Path) -> Iterator[FieldError]:
         if not value:
             yield required(path / name)
     yield from name_errors(named, path)
+
+
+def user_errors(name: str, path: Path) -> Iterator[FieldError]:
+    if not name:
+        yield required(path)
+    elif len(name) > LONGEST_USERNAME:
+        yield too_long(path, LONGEST_USERNAME)
+    elif account_of(name):
+        yield invalid(path, name, "is a service account: name it as account")
+    elif name == ANONYMOUS:
+        yield invalid(path, name, "anonymous requests have no credential that could be revoked")
+
+
+def future_errors(moment: Time | None, path: Path, created: Time | None) -> Iterator[FieldError]:
+    """Validate that the time of issue is not after the creation of the revocation."""
+    if moment is not None and created is not None and moment > created:
+        yield invalid(path / "issuedBefore", moment, "must not be in the future")
 
 
 def name_errors(named: RevokedToken | RevokedAccount, path: Path) -> Iterator[FieldError]:

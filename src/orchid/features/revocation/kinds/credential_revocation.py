@@ -52,18 +52,19 @@ from orchid.kernel.wire.revoked_credentials import (
     RevokedUser,
     account_errors,
     certificate_errors,
+    future_errors,
     token_errors,
+    user_errors,
 )
 from orchid.kernel.wire.signing_key_status import key_tombstone
 from orchid.kernel.wire.struct import Wire, describe, merge_key, proto, replace
-from orchid.kernel.wire.user import ACCOUNT_PREFIX, ANONYMOUS, account_of
+from orchid.kernel.wire.user import ACCOUNT_PREFIX
 
 EFFECTIVE: Final = "Effective"
 HOLD: Final = "certificateHold"
 COMPROMISED: Final = ("keyCompromise", "cACompromise", "aACompromise")
 SPEC: Final = Path() / "spec"
 LONGEST_MESSAGE: Final = 1024
-LONGEST_USERNAME: Final = 1024
 JTI_PREFIX: Final = "JTI="  # of the id of a token in audit records and reviews
 
 
@@ -232,7 +233,7 @@ class Rules(Strategy[CredentialRevocation]):
         return replace(new, spec=completed(new.spec, request.now), status=status)
 
     def validate(self, new: CredentialRevocation) -> Iterator[FieldError]:
-        spec = new.spec
+        spec, created = new.spec, new.metadata.creation_timestamp
         if len(spec.targets) != 1:
             text = (
                 "exactly one of certificate, token, account, authority, key and user must be named"
@@ -248,16 +249,16 @@ class Rules(Strategy[CredentialRevocation]):
             yield from token_errors(spec.token, SPEC / "token")
         if spec.account:
             yield from account_errors(spec.account, SPEC / "account")
-            yield from future_errors(spec.account.issued_before, SPEC / "account", new)
+            yield from future_errors(spec.account.issued_before, SPEC / "account", created)
         if spec.key:
             yield from key_errors(spec, SPEC)
         if spec.authority:
             if not spec.authority.signer_name:
                 yield required(SPEC / "authority" / "signerName")
-            yield from future_errors(spec.authority.issued_before, SPEC / "authority", new)
+            yield from future_errors(spec.authority.issued_before, SPEC / "authority", created)
         if spec.user:
             yield from user_errors(spec.user.username, SPEC / "user" / "username")
-        yield from cluster_errors(spec, new)
+        yield from cluster_errors(spec, created)
 
     def validate_update(
         self, new: CredentialRevocation, old: CredentialRevocation
@@ -292,20 +293,7 @@ def completed(spec: CredentialRevocationSpec, now: Time) -> CredentialRevocation
     return spec
 
 
-def user_errors(name: str, path: Path) -> Iterator[FieldError]:
-    if not name:
-        yield required(path)
-    elif len(name) > LONGEST_USERNAME:
-        yield too_long(path, LONGEST_USERNAME)
-    elif account_of(name):
-        yield invalid(path, name, "is a service account: name it as account")
-    elif name == ANONYMOUS:
-        yield invalid(path, name, "anonymous requests have no credential that could be revoked")
-
-
-def cluster_errors(
-    spec: CredentialRevocationSpec, new: CredentialRevocation
-) -> Iterator[FieldError]:
+def cluster_errors(spec: CredentialRevocationSpec, created: Time | None) -> Iterator[FieldError]:
     """Errors for targets that cannot be revoked in a cluster, or not here."""
     if not spec.cluster:
         if spec.cluster_uid:
@@ -320,7 +308,7 @@ def cluster_errors(
         text = "not in a cluster: its API server does not report when a token was issued"
         yield forbidden(SPEC / "account" / "issuedBefore", text)
     if spec.user:
-        yield from future_errors(spec.user.issued_before, SPEC / "user", new)
+        yield from future_errors(spec.user.issued_before, SPEC / "user", created)
 
 
 def key_errors(spec: CredentialRevocationSpec, path: Path) -> Iterator[FieldError]:
@@ -328,15 +316,6 @@ def key_errors(spec: CredentialRevocationSpec, path: Path) -> Iterator[FieldErro
         yield required(path / "key" / "name")
     if spec.reason == HOLD:
         yield invalid(path / "reason", spec.reason, "the revocation of a key cannot be lifted")
-
-
-def future_errors(
-    moment: Time | None, path: Path, new: CredentialRevocation
-) -> Iterator[FieldError]:
-    """Validate that the time of issue is not after the creation of the revocation."""
-    now = new.metadata.creation_timestamp
-    if moment is not None and now is not None and moment > now:
-        yield invalid(path / "issuedBefore", moment, "must not be in the future")
 
 
 def declare(naming: Naming) -> Kind[CredentialRevocation]:
