@@ -10,25 +10,22 @@ user                    `users`, of that name
 key                     `signingkeys`, of that name
 
 The permission is checked before anything is looked up (`admit`): for a certificate that is named
-without its signer, on every signer. A serial number or request without a certificate is refused, an
-unknown fingerprint causes a warning. A revocation that another one already covers is refused (409)
-with the name of the other. Only a hold and the revocation of a user can be lifted by deleting them,
-by users who may revoke; all others stay until `status.expires`, or until another one supersedes
-them.
+without its signer, on every signer. certificate_targets.py looks up certificates: a serial number
+or request without one is refused, an unknown fingerprint causes a warning. A revocation that
+another one already covers is refused (409) with the name of the other. Only a hold and the
+revocation of a user can be lifted by deleting them, by users who may revoke; all others stay until
+`status.expires`, or until another one supersedes them.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from orchid.features.accounts.kinds.service_account import ServiceAccount
-from orchid.features.certificates.kinds.issued_certificate import (
-    IssuedCertificate,
-    IssuedCertificateSpec,
-)
+from orchid.features.certificates.kinds.issued_certificate import IssuedCertificate
 from orchid.features.exchange.kinds.token_exchange_policy import LONGEST
 from orchid.features.objects.kinds.secret import Secret
 from orchid.features.revocation.kinds.credential_revocation import (
@@ -37,28 +34,30 @@ from orchid.features.revocation.kinds.credential_revocation import (
     CredentialRevocationSpec,
     completed,
 )
+from orchid.features.revoking.policies.certificate_targets import (
+    CertificateTargets,
+    holding,
+    refuse,
+)
 from orchid.features.revoking.policies.certified_keys import CertifiedKeys
 from orchid.features.revoking.policies.repeated_revocations import (
     Already,
     RepeatedRevocations,
     stays,
 )
-from orchid.features.token_keys.kinds.signing_key import RETIRED, SigningKey
+from orchid.features.token_keys.kinds.signing_key import SigningKey
 from orchid.kernel.access.rights import CallerRights, signer_targets
 from orchid.kernel.credentials.tokens import LEEWAY
-from orchid.kernel.credentials.x509.certificates import fingerprint, parse_blocks
-from orchid.kernel.engine.cache.entry import Entry
 from orchid.kernel.engine.cache.feed import Feed
 from orchid.kernel.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.kernel.engine.kind import Kind
-from orchid.kernel.engine.request import OwnCertificate, Request, Target
-from orchid.kernel.wire.errors import Forbidden, Invalid
-from orchid.kernel.wire.fields import FieldError, invalid, not_found
+from orchid.kernel.engine.request import Request, Target
+from orchid.kernel.wire.errors import Forbidden
+from orchid.kernel.wire.fields import invalid, not_found
 from orchid.kernel.wire.meta import Object
 from orchid.kernel.wire.naming import Naming
 from orchid.kernel.wire.revoked_credentials import (
     RevokedAccount,
-    RevokedCertificate,
     RevokedKey,
     RevokedToken,
     RevokedUser,
@@ -66,10 +65,7 @@ from orchid.kernel.wire.revoked_credentials import (
 from orchid.kernel.wire.struct import replace
 from orchid.kernel.wire.text import quote
 
-T = TypeVar("T", bound=Object)
-
 REVOKE = "revoke"
-CERTIFICATE = SPEC / "certificate"
 
 
 class RevocationPermission(AdmissionPolicy):
@@ -95,15 +91,14 @@ class RevocationPermission(AdmissionPolicy):
         accepts_outside_tokens: bool,
     ) -> None:
         """`already`: the keys of all revocations of the same credential. `certified`: of keys that
-        other keys certified. `is_ours`: whether a
-        signer, by name, belongs to this server. `listed_keys`: the identifiers of a signer's keys:
-        its CRL lists their certificates. `tokens_end`: the expiry of all tokens issued up to a
-        time, of an account with that creation time, or of any; None if unknown. `clients_end`: the
-        expiry of the last CA for client certificates. `users_end`: the expiry of the last
-        credential of a user, or None. `issuers`: the accepted issuers of tokens, ours and others'.
-        `may_be_exchanged`: whether a token of another issuer may have been exchanged for one of
-        ours, which depends on it. `accepts_outside_tokens`: whether a token without an account may
-        have an unknown expiry.
+        other keys certified. `is_ours`: whether a signer, by name, belongs to this server.
+        `listed_keys`: the identifiers of a signer's keys: its CRL lists their certificates.
+        `tokens_end`: the expiry of all tokens issued up to a time, of an account with that creation
+        time, or of any; None if unknown. `clients_end`: the expiry of the last CA for client
+        certificates. `users_end`: the expiry of the last credential of a user, or None. `issuers`:
+        the accepted issuers of tokens, ours and others'. `may_be_exchanged`: whether a token of
+        another issuer may have been exchanged for one of ours, which depends on it.
+        `accepts_outside_tokens`: whether a token without an account may have an unknown expiry.
         """
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
@@ -111,10 +106,12 @@ class RevocationPermission(AdmissionPolicy):
         self._keys = feed.of(SigningKey)
         self._secrets = feed.of(Secret)
         self._rights = CallerRights(naming, authorizer)
+        self._certificates = CertificateTargets(
+            naming, feed, self._require, is_ours=is_ours, listed_keys=listed_keys, end=clients_end
+        )
         self._repeated = RepeatedRevocations(feed.of(CredentialRevocation), already)
         self._certified = certified
         self._is_ours = is_ours
-        self._listed_keys = listed_keys
         self._all_ended = tokens_end
         self._clients_end = clients_end
         self._users_end = users_end
@@ -123,7 +120,6 @@ class RevocationPermission(AdmissionPolicy):
         self._accepts_outside_tokens = accepts_outside_tokens
         self._naming = naming
         self._account_annotation = naming.account_name_annotation
-        self._holder_annotation = naming.own("revoked-by-holder")
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
         if old is not None or len(new.spec.targets) != 1 or new.spec.cluster:
@@ -134,7 +130,7 @@ class RevocationPermission(AdmissionPolicy):
         await self._feed.fresh()
         spec = completed(new.spec, request.now)
         if spec.certificate:
-            spec, expires = await self._certificate(request, kind, new, spec.certificate)
+            spec, expires = await self._certificates.completed(request, kind, new, spec.certificate)
         elif spec.key:
             await self._require(request, kind, new.name, spec)
             # Its tokens may never end, and copies of the key may be anywhere.
@@ -207,10 +203,10 @@ class RevocationPermission(AdmissionPolicy):
         if spec.authority:
             signer = spec.authority.signer_name
             if signer and not self._is_ours(signer):
-                _refuse(kind, new, not_found(SPEC / "authority" / "signerName", signer))
+                refuse(kind, new, not_found(SPEC / "authority" / "signerName", signer))
             return await self._last_end(signer)
         if spec.token and spec.token.issuer and spec.token.issuer not in self._issuers():
-            _refuse(kind, new, not_found(SPEC / "token" / "issuer", spec.token.issuer))
+            refuse(kind, new, not_found(SPEC / "token" / "issuer", spec.token.issuer))
         named = spec.account or spec.token
         assert named is not None
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
@@ -234,161 +230,16 @@ class RevocationPermission(AdmissionPolicy):
         path = SPEC / "key" / "name"
         if entry is None:
             if named.name:
-                _refuse(kind, new, not_found(path, named.name))
+                refuse(kind, new, not_found(path, named.name))
             return named  # the rules of the kind refuse it
         if entry.object.is_file:
             text = "it is a key of the servers' files: replace the files"
-            _refuse(kind, new, invalid(path, named.name, text))
+            refuse(kind, new, invalid(path, named.name, text))
         key_id = entry.object.key_id
         if named.key_id not in ("", key_id):
             text = f"{named.name} has {quote(key_id)}"
-            _refuse(kind, new, invalid(SPEC / "key" / "keyID", named.key_id, text))
+            refuse(kind, new, invalid(SPEC / "key" / "keyID", named.key_id, text))
         return replace(named, key_id=key_id, sha256=entry.object.public_key_sha256)
-
-    async def _certificate(
-        self,
-        request: Request,
-        kind: Kind[Any],
-        new: CredentialRevocation,
-        named: RevokedCertificate,
-    ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        """The spec with all recorded attributes of the certificate, and its expiry.
-
-        Nothing is revealed about another signer than the named one to users without permission.
-        """
-        own = self._own(request, named)
-        if own is None:
-            await self._require(request, kind, new.name, new.spec)
-        else:
-            request.annotate(self._holder_annotation, own.sha256)
-        recorded = await self._recorded(named, own)
-        matches = [
-            candidate for candidate in recorded if named.signer_name in ("", candidate.signer_name)
-        ]
-        if not matches:
-            return await self._unseen(request, kind, new, named, recorded)
-        if len(matches) > 1:
-            numbers = ", ".join(candidate.serial_number for candidate in matches[:10])
-            text = f"several certificates were issued for requests of that name: {numbers}"
-            _refuse(kind, new, invalid(CERTIFICATE / "requestName", named.request_name, text))
-        record = matches[0]
-        certificate = RevokedCertificate(
-            sha256=record.sha256,
-            signer_name=record.signer_name,
-            serial_number=record.serial_number,
-            request_name=record.request.name,
-            authority_key=record.authority_key,
-            key_sha256=record.key.sha256,
-        )
-        for field in named.__struct_fields__:
-            expected, actual = getattr(named, field), getattr(certificate, field)
-            if expected and expected != actual:
-                text = f"that certificate has {quote(actual)}"
-                _refuse(kind, new, invalid(CERTIFICATE / field, expected, text))
-        self._warn_of_key(request, record)
-        if not self._is_ours(record.signer_name):
-            self._without_list(request, kind, new, certificate)
-        elif (
-            keys := self._listed_keys(certificate.signer_name)
-        ) and certificate.authority_key not in keys:
-            text = f"the authority of {certificate.signer_name} has another key now"
-            request.warn(f"{text}: no revocation list can name it; only this server refuses it")
-        return replace(new.spec, certificate=certificate), record.not_after
-
-    def _warn_of_key(self, request: Request, record: IssuedCertificateSpec) -> None:
-        """Warn if the certificate is that of an authority's key, with which the server signs."""
-        entry = self._keys.get("", record.intermediate) if record.intermediate else None
-        key = entry.object if entry else None
-        if key is None or key.state == RETIRED or not key.status.certificate:
-            return
-        if fingerprint(parse_blocks(key.status.certificate)[0]) == record.sha256:
-            request.warn(
-                f"it certifies the key {key.name} of the authority {key.spec.authority}, which is "
-                "not revoked: to have another key sign, revoke it, too: "
-                f"orchid revoke key/{key.name}"
-            )
-
-    def _without_list(
-        self,
-        request: Request,
-        kind: Kind[Any],
-        new: CredentialRevocation,
-        certificate: RevokedCertificate,
-    ) -> None:
-        """Refuse, or warn, if the authority of a certificate was deleted: no key signs its CRL."""
-        signer = certificate.signer_name
-        text = f"the authority of {signer} was deleted: no revocation list can name it"
-        if new.spec.certificate and new.spec.certificate.sha256:
-            request.warn(f"{text}; only this server refuses the certificate")
-            return
-        more = (
-            f"{text}; to have only this server refuse it, name it by sha256: {certificate.sha256}"
-        )
-        _refuse(kind, new, invalid(CERTIFICATE, certificate.serial_number, more))
-
-    async def _unseen(
-        self,
-        request: Request,
-        kind: Kind[Any],
-        new: CredentialRevocation,
-        named: RevokedCertificate,
-        recorded: list[IssuedCertificateSpec],
-    ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        """A certificate without a record: it must be given by its fingerprint.
-
-        `recorded`: its record with another signer than the named one. Revoked as unknown it would
-        be on no CRL.
-        """
-        for field, wire in (("serial_number", "serialNumber"), ("request_name", "requestName")):
-            if identifier := getattr(named, field):
-                _refuse(kind, new, not_found(CERTIFICATE / wire, identifier))
-        # Signer and expiry are unknown: a given signer is ignored, and the expiry of the CAs is
-        # the limit.
-        spec = replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256))
-        if self._own(request, named) is None:
-            await self._require(request, kind, new.name, spec)
-        if recorded:
-            text = f"that certificate has {quote(recorded[0].signer_name)}"
-            _refuse(kind, new, invalid(CERTIFICATE / "signerName", named.signer_name, text))
-        if named.sha256:
-            request.warn("no certificate with this fingerprint was issued here")
-        return spec, self._clients_end()
-
-    def _own(self, request: Request, named: RevokedCertificate) -> OwnCertificate | None:
-        """The client certificate of the caller, if exactly that one is named."""
-        own = request.certificate
-        if own is None or named.serial_number not in ("", own.serial):
-            return None
-        if named.sha256:
-            return own if named.sha256 == own.sha256 else None
-        recorded = self._of_serial(named.serial_number)
-        return own if recorded and recorded[0].sha256 == own.sha256 else None
-
-    def _of_serial(self, serial: str) -> list[IssuedCertificateSpec]:
-        entry = self._records.get("", serial) if serial else None
-        return [entry.object.spec] if entry else []
-
-    async def _recorded(
-        self, named: RevokedCertificate, own: OwnCertificate | None
-    ) -> list[IssuedCertificateSpec]:
-        """The records of a certificate: several only for the name of a request."""
-        if own is not None:
-            return [record for record in self._of_serial(own.serial) if record.sha256 == own.sha256]
-        if named.serial_number:
-            return self._of_serial(named.serial_number)
-        if named.sha256:
-            records = await self._records_with(b'"sha256":"%b"' % named.sha256.encode())
-            return [record for record in records if record.sha256 == named.sha256][:1]
-        if not named.request_name:
-            return []
-        needle = b'"request":{"name":%b' % msgspec.json.encode(named.request_name)
-        records = await self._records_with(needle)
-        return [record for record in records if record.request.name == named.request_name]
-
-    async def _records_with(self, needle: bytes) -> list[IssuedCertificateSpec]:
-        found = await _holding(list(self._records.entries.values()), needle)
-        specs = (entry.object.spec for entry in found)
-        return [spec for spec in specs if not spec.cluster]
 
     # -- expiry -------------------------------------------------------------------------------
 
@@ -446,7 +297,7 @@ class RevocationPermission(AdmissionPolicy):
         """Whether there are Secrets with tokens of an account."""
         key, value = self._account_annotation.encode(), msgspec.json.encode(account.name)
         entries = list(self._secrets.scan(account.namespace))
-        return bool(await _holding(entries, b'"%b":%b' % (key, value)))
+        return bool(await holding(entries, b'"%b":%b' % (key, value)))
 
     # -- permissions --------------------------------------------------------------------------
 
@@ -496,18 +347,5 @@ class RevocationPermission(AdmissionPolicy):
         ]
 
 
-async def _holding(entries: list[Entry[T]], needle: bytes) -> list[Entry[T]]:
-    """The entries that contain these bytes; searched in a thread, since there may be very many."""
-
-    def found() -> list[Entry[T]]:
-        return [entry for entry in entries if needle in entry.tail]
-
-    return await asyncio.to_thread(found)
-
-
 def _full_name(target: Target) -> str:
     return "/".join(filter(None, (target.namespace, target.name)))
-
-
-def _refuse(kind: Kind[Any], new: Object, problem: FieldError) -> None:
-    raise Invalid(kind.about_kind(new.name), [problem])
