@@ -367,6 +367,7 @@ def test_time_is_measured_by_what_was_handed_in() -> None:
 
 
 LONGEST_FUNCTION = 50  # lines, with its docstring
+LONGEST_FILE = 480  # lines, with comments and blank ones
 MOST_FILES = 20  # in a folder; beyond that it usually has two subjects
 
 
@@ -382,6 +383,17 @@ def test_functions_fit_on_a_screen() -> None:
     ]
 
     assert long == []
+
+
+def test_files_are_short() -> None:
+    """Counts lines, as an editor shows them. Split a longer file where two ideas are in one."""
+    lines = {
+        path.relative_to(ROOT): len(path.read_text().splitlines())
+        for path in ROOT.glob("src/**/*.py")
+    }
+
+    assert len(lines) > MOST_FILES
+    assert {str(path): count for path, count in lines.items() if count > LONGEST_FILE} == {}
 
 
 def test_folders_have_few_files() -> None:
