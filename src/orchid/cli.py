@@ -40,7 +40,9 @@ class Command(NamedTuple):
 GROUPS = {
     "Server": (
         Command("serve", "start the server", "orchid.commands.server.serve"),
-        Command("init", "make keys and certificates, start nothing", "orchid.commands.server.init"),
+        Command(
+            "init", "create keys and certificates, start nothing", "orchid.commands.server.init"
+        ),
         Command(
             "controllers",
             "run the controllers without a server",
@@ -59,7 +61,7 @@ GROUPS = {
     "Accounts and tokens": (
         Command(
             "account",
-            "make, list, show and delete accounts",
+            "create, list, show and delete accounts",
             "orchid.features.accounts.commands.account",
         ),
         Command(
@@ -104,7 +106,7 @@ GROUPS = {
         ),
         Command(
             "ca",
-            "make, list and delete certificate authorities",
+            "create, list and delete certificate authorities",
             "orchid.features.authorities.commands.ca",
         ),
         Command(
@@ -139,7 +141,7 @@ GROUPS = {
     ),
     "Rights": (
         Command(
-            "role", "make, list, show and delete roles", "orchid.features.rights.commands.role"
+            "role", "create, list, show and delete roles", "orchid.features.rights.commands.role"
         ),
         Command(
             "grant",

@@ -180,7 +180,7 @@ def test_token_keys_are_listed_and_made(person: Person) -> None:
     made = person.types("key", "new", "next.key")
 
     assert used in {each["status"]["keyID"] for each in person.gets("key", "list")}
-    assert made.stdout.startswith("made next.key: ")
+    assert made.stdout.startswith("created next.key: ")
     assert (person.home / "next.key").stat().st_mode & 0o777 == 0o600
     person.types("key", "new", "next.key", code=2)
 

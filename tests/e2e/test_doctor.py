@@ -274,7 +274,7 @@ def test_roles_of_accounts_that_do_not_exist_are_reported(tmp_path: Path) -> Non
 
     assert before["grants"]["state"] == after["grants"]["state"] == "good"
     assert (code, found["grants"]["state"]) == (0, "soon")
-    assert "ci/gone does not exist, and has the role edit in ci" in found["grants"]["text"]
+    assert "is bound to ci/gone, which does not exist" in found["grants"]["text"]
     assert command == "orchid revoke-grant edit --account ci/gone --namespace ci"
 
 

@@ -45,7 +45,7 @@ def test_a_bundle_is_renewed_by_the_trust_of_the_file(tmp_path: Path) -> None:
 
         renewed, again, refused = refresh(old), refresh(old), refresh(foreign)
 
-    assert renewed.stdout == f"wrote {old}: 1 authority is trusted, before 2 authorities are\n"
+    assert renewed.stdout == f"wrote {old}: 1 trusted CA (previously 2 trusted CAs)\n"
     assert again.stdout == f"{old} has the current bundle\n"
     found = yaml.safe_load(old.read_text())
     data = found["clusters"][0]["cluster"]["certificate-authority-data"]

@@ -50,7 +50,7 @@ def test_a_policy_issues_without_a_person(person: Person) -> None:
 
     shown = person.types("csr", "show", "one-a").stdout
 
-    assert made.stdout == "made one\n"
+    assert made.stdout == "created one\n"
     assert "next: a policy approves it, then orchid csr fetch one-a" in sent.stderr
     assert "BEGIN CERTIFICATE" in (person.home / "one-a.crt").read_text()
     assert "ApprovalPolicy: Approved by ApprovalPolicy one, revision" in shown
@@ -214,7 +214,10 @@ def test_role_of_ones_own_is_limited_to_a_signer(person: Person, server: Server)
     refused = dave.types("csr", "approve", "c", code=1).stderr
     wrong = ("role", "new", "x", "--like", "certificate-requester", "--signer", "example.com/web")
 
-    assert made.stdout == "made web-approver; give it with: orchid grant web-approver --user NAME\n"
+    assert (
+        made.stdout
+        == "created web-approver; grant it with: orchid grant web-approver --user NAME\n"
+    )
     assert 'not permitted to approve requests with signerName "orch.io/orch-apiserver' in refused
     assert "none of the copied roles has rights on signers" in person.types(*wrong, code=2).stderr
     assert "example.com/web" in person.types("role", "show", "web-approver").stdout
@@ -246,7 +249,7 @@ def test_every_document_of_a_file_is_applied(person: Person) -> None:
     as_list = person.types("policy", "apply", "-", given=listed)
 
     assert made.stdout.splitlines() == [
-        "made x1", "used by group developers", "made x2", "used by group developers"
+        "created x1", "used by group developers", "created x2", "used by group developers"
     ]  # fmt: skip
     assert [one["metadata"]["name"] for one in again] == ["x1", "x2"]
     assert as_list.stdout == "unchanged: x1\nunchanged: x2\n"

@@ -61,7 +61,7 @@ def test_a_restore_without_the_old_database_says_what_it_cannot_know(tmp_path: P
         found = person.gets("token", "show", "--verify", given=token, code=1)
 
     assert "use --revoke-tokens all" in refused
-    assert "revocations made after the backup are not known" in done.stderr
+    assert "revocations created after the backup are not known" in done.stderr
     assert "which credentials were deleted after the backup is not known" in done.stderr
     assert "error" in found["review"]
     assert "revoked" in found["review"]["error"]

@@ -44,7 +44,7 @@ def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) ->
         log = again.log_text()
 
     name = made[0]["metadata"]["name"]
-    assert f"revocations made since, which the server keeps: {name}" in restored
+    assert f"revocations created since, which the server keeps: {name}" in restored
     assert "does not accept the credential" in refused.stderr
     assert "revocation.put_back" in log
 
@@ -84,7 +84,7 @@ def test_a_name_that_was_used_again_and_a_file_that_lags_behind_revive_nothing(
             person.types("whoami", "--kubeconfig", f"{name}.kubeconfig", code=1)
         [revoked] = person.gets("revoke", "account/ci/builder", "--yes")
 
-    assert reused in said.partition("revocations made since, which the server keeps: ")[2]
+    assert reused in said.partition("revocations created since, which the server keeps: ")[2]
     assert "expires" not in revoked.get("status", {})
 
 

@@ -99,8 +99,8 @@ def _unreadable(path: Path) -> str:
 def _lost(path: Path, here: Installation) -> str:
     """Advice for a missing file."""
     if path in (here.files.serving_key, here.files.kubeconfig):
-        return "the next start makes a new one"
-    return "put it back from a copy: the next start makes a new one, which nobody trusts yet"
+        return "the next start creates a new one"
+    return "put it back from a copy: the next start creates a new one, which nobody trusts yet"
 
 
 def _is_reissued(path: Path, here: Installation) -> bool:
@@ -116,7 +116,7 @@ def certificates_and_keys(here: Installation) -> Iterator[Finding]:
     if _unreadable(files.serving_key) or (not is_stored and _unreadable(files.ca_key)):
         return  # already reported
     if _is_reissued(files.serving_certificate, here):
-        yield soon(f"{files.serving_certificate} is missing", "the next start makes a new one")
+        yield soon(f"{files.serving_certificate} is missing", "the next start creates a new one")
         return
     try:
         if not is_stored:
@@ -152,7 +152,7 @@ def certificate_ends(here: Installation) -> Iterator[Finding]:
 
 def _renewal(path: Path, here: Installation) -> str:
     if path == here.settings.data_dir / "serving.crt":
-        return "restart the server: it makes a new one"
+        return "restart the server: it creates a new one"
     return f"replace {path} and its key; docs/rotation.md says how"
 
 
@@ -222,7 +222,7 @@ def store(here: Installation) -> Iterator[Finding]:
     elif options.store != "sqlite":
         yield note("objects are kept in memory, and are lost at a stop")
     elif not path.exists():
-        yield note(f"there is no {path} yet: it is made at the first start")
+        yield note(f"there is no {path} yet: it is created at the first start")
     else:
         yield from _database(path)
 
@@ -344,7 +344,7 @@ def encryption(here: Installation) -> Iterator[Finding]:
     if is_unsealed(here.settings.given):
         yield wrong(
             "Secrets and keys of authorities are not encrypted in etcd",
-            "start every server with the same --encryption-provider-config (`orchid init` makes "
+            "start every server with the same --encryption-provider-config (`orchid init` creates "
             "one), then run `orchid rewrite`",
         )
     elif problem := _unreadable(file):

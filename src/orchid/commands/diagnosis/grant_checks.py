@@ -11,7 +11,7 @@ MOST_NAMED: Final = 5
 
 
 def grants_of_accounts(here: Installation) -> Iterator[Finding]:
-    """Every account that has a role exists: the next one of its name would have the role."""
+    """No binding names a deleted account: a new account of that name would get its role."""
     if here.server is None:
         return
     orphans = list(_without_account(here.server))
@@ -19,8 +19,8 @@ def grants_of_accounts(here: Installation) -> Iterator[Finding]:
         namespace = binding["metadata"].get("namespace", "")
         scope = f" --namespace {namespace}" if namespace else ""
         yield soon(
-            f"{account} does not exist, and has the role {grants.described(binding)}: so would "
-            "the next account of this name",
+            f"{grants.described(binding)} is bound to {account}, which does not exist: an account "
+            "created with this name gets the role",
             f"orchid revoke-grant {binding['roleRef']['name']} --account {account}{scope}",
         )
     if len(orphans) > MOST_NAMED:

@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "source",
         type=Path,
         metavar="SOURCE",
-        help="a file made by orchid backup, or a directory made by orchid backup --all",
+        help="a file written by orchid backup, or a directory written by orchid backup --all",
     )
     parser.add_argument(
         "--keys",
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         _report_revocations({**unnoted, **(revoked or {})}, database)
     if revoked is None:
         remark(
-            f"revocations made after the backup are not known: there was no {REVOCATIONS} in "
+            f"revocations created after the backup are not known: there was no {REVOCATIONS} in "
             f"{directory}. What they revoked works again: find them in the audit log, and revoke "
             "it again"
         )
@@ -195,7 +195,7 @@ def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
     """Report the revocations that the backup lacks; the server stores them when it starts."""
     made_since = revived.lacking(revoked, database)
     if made_since:
-        say(f"revocations made since, which the server keeps: {', '.join(made_since)}")
+        say(f"revocations created since, which the server keeps: {', '.join(made_since)}")
 
 
 def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:

@@ -93,9 +93,9 @@ class IssuedCounts:
         now = int(self._clock.now().timestamp())
         totals = {}
         for signer, tally in self._ends.items():
-            live = [end for end in tally if end > now]
-            if live:
-                totals[signer] = sum(tally[end] for end in live), min(live)
+            future = [end for end in tally if end > now]
+            if future:
+                totals[signer] = sum(tally[end] for end in future), min(future)
         return totals
 
     def live(self, signer: str) -> int:

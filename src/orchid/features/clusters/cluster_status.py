@@ -61,15 +61,16 @@ class ClusterStatusWriter:
             if record.metadata.uid != uid:
                 return  # another cluster of this name was called
             try:
-                await self._client.update_status(self._added(record, calls))
+                await self._client.update_status(self._with_calls(record, calls))
                 return
             except Conflict:  # another server added its part
                 if left == 1:
                     raise
 
-    def _added(self, cluster: Cluster, calls: Calls) -> Cluster:
+    def _with_calls(self, cluster: Cluster, calls: Calls) -> Cluster:
+        """The cluster with some calls added to its status."""
         status, now = cluster.status, self._clock.now()
-        called = Condition(
+        connected = Condition(
             type=CONNECTED,
             status=TRUE,
             reason="Called",
@@ -77,11 +78,11 @@ class ClusterStatusWriter:
         )
         ago = timedelta(seconds=self._clock.monotonic() - calls.last)
         last = whole_seconds(now - ago)
-        counted = replace(
+        new_status = replace(
             status,
             last_call=max(last, status.last_call) if status.last_call else last,
             calls=status.calls + calls.answered,
             denials=status.denials + calls.denied,
             malformed=status.malformed + calls.malformed,
         )
-        return with_conditions(replace(cluster, status=counted), [called], now)
+        return with_conditions(replace(cluster, status=new_status), [connected], now)

@@ -18,7 +18,7 @@ class LedgerSettings(Section, frozen=True):
         Many,
         Help(
             description="Ed25519 key that signs the ledger, the same on every server; given twice, "
-            "the old one first: both sign for 30 days. Default: made in the data directory."
+            "the old one first: both sign for 30 days. Default: created in the data directory."
         ),
     ] = ()
     ledger_tokens: Annotated[

@@ -20,7 +20,7 @@ class TokenKeySettings(Section, frozen=True):
     after: ClassVar = "api-audiences"
 
     service_account_signing_key_file: Annotated[
-        str, Help(description="Key that signs tokens. Default: made in the data directory.")
+        str, Help(description="Key that signs tokens. Default: created in the data directory.")
     ] = ""
     service_account_key_file: Annotated[
         Many, Help(description="Keys that verify tokens. Default: the signing key.")

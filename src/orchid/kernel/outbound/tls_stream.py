@@ -41,7 +41,7 @@ class TlsStream:
     async def shake_hands(self) -> None:
         """Raises OSError, or AnswerRefused."""
         total = 0
-        while not self._is_done(self._tls.do_handshake):
+        while not self._run(self._tls.do_handshake):
             received = await self._receive()
             if not received:
                 raise ConnectionResetError
@@ -86,17 +86,17 @@ class TlsStream:
                 parts.append(part)
             is_end = True
 
-        self._is_done(read)
+        self._run(read)
         return b"".join(parts), is_end
 
-    def _is_done(self, step: Callable[[], None]) -> bool:
-        """Whether a step needs no more bytes of the server."""
+    def _run(self, step: Callable[[], None]) -> bool:
+        """Run a step of TLS and send its output; False if it needs more bytes of the server."""
         try:
             step()
         except ssl.SSLWantReadError:
             return False
         finally:
-            self._flush()  # also the alert with the reason
+            self._flush()  # after an error, this sends the alert
         return True
 
     async def _receive(self) -> int:

@@ -204,7 +204,7 @@ def test_revocations_of_both_places_are_kept_and_those_of_later_are_reported(  #
 
     assert lines_of(data) == {f"{REVOKED}{name}" for name in kept}
     printed = capsys.readouterr()
-    text = f"revocations made since, which the server keeps: {reported}\n"
+    text = f"revocations created since, which the server keeps: {reported}\n"
     assert (text in printed.out) is bool(reported)
     assert "are not known" not in printed.err
 
@@ -216,7 +216,7 @@ def test_without_the_file_revocations_are_unknown(
 
     assert restore(backup, data) == 0
 
-    assert "revocations made after the backup are not known" in capsys.readouterr().err
+    assert "revocations created after the backup are not known" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

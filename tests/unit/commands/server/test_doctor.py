@@ -156,7 +156,7 @@ def test_a_serving_certificate_that_is_lost_is_made_again(data: Path, examine: E
     code, found = examine()
 
     assert (code, [each["check"] for each in found]) == (0, ["pairs"])
-    assert found[0]["advice"] == "the next start makes a new one"
+    assert found[0]["advice"] == "the next start creates a new one"
 
 
 def test_a_lost_certificate_of_the_operator_is_a_fault(data: Path, examine: Examine) -> None:

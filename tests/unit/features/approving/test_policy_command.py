@@ -53,7 +53,7 @@ def file_of(*documents: Any) -> str:
 @pytest.mark.parametrize(
     ("stored", "done", "verb"),
     [
-        (None, "made web", "POST"),
+        (None, "created web", "POST"),
         (policy(otherwise="x"), "replaced web", "PUT"),
         (policy(), "unchanged: web", "PUT"),
     ],
@@ -85,7 +85,7 @@ def test_every_policy_of_a_file_is_applied(
     names = [sent["metadata"]["name"] for sent in server.sent("POST")]
     assert names == ["a", "b", "a", "b"]
     assert server.sent("POST")[-1]["apiVersion"] == f"{GROUP}/v9"
-    assert "made a\nmade b\n" in capsys.readouterr().out
+    assert "created a\ncreated b\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

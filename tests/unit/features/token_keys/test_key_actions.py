@@ -560,7 +560,7 @@ def test_a_key_file_is_made_for_its_owner(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "PRIVATE KEY" in file.read_text()
     output = capsys.readouterr()
-    assert output.out.startswith(f"made {file}: ")
+    assert output.out.startswith(f"created {file}: ")
     assert f"--service-account-signing-key-file '{file}'" in output.err
 
     before = file.read_text()

@@ -119,7 +119,7 @@ def test_a_bundle_is_created_from_files(
     assert plain["kind"] == "ClusterTrustBundle"
     assert plain["apiVersion"] == f"{ORCH.certificates}/v1beta1"
     assert signed["spec"]["signerName"] == "s"
-    assert "made web\n" in capsys.readouterr().out
+    assert "created web\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
     def make(given: str) -> tuple[str, Json]:
         namespace, name = account_of(given, server.access.namespace)
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-        return f"made {namespace}/{name}", server.post(_url(namespace), body)
+        return f"created {namespace}/{name}", server.post(_url(namespace), body)
 
     return for_each(arguments, arguments.accounts, make)
 

@@ -110,7 +110,7 @@ def _authority(server: ServerConnection, name: str) -> str:
         return only
     if names:
         raise Complaint(f"which authority? give --authority, one of {', '.join(sorted(names))}")
-    raise Complaint("no authority has ACME: make one with orchid ca new --acme")
+    raise Complaint("no authority has ACME: create one with orchid ca new --acme")
 
 
 def _directory(server: ServerConnection, authority: str) -> str:

@@ -161,7 +161,7 @@ def _applied(server: ServerConnection, name: str, policy: Json) -> tuple[str, Js
         if refused.status != NOT_FOUND:
             raise
         target = _url(server, "approvalpolicies") + STRICTLY
-        return "made", server.post(target, _current(server, policy))
+        return "created", server.post(target, _current(server, policy))
     # With the version that was read, so that no concurrent change is lost.
     answer = server.put(url + STRICTLY, {**existing, "spec": policy.get("spec") or {}})
     return "replaced" if answer["spec"] != existing["spec"] else "unchanged:", answer

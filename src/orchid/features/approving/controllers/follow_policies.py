@@ -101,8 +101,8 @@ class PolicyFollower:
             return
         compiled_policy = await asyncio.to_thread(compiled, policy, self._compiler)
         index.put(compiled_policy)
-        reported = with_usability(policy, compiled_policy.unusable, self._clock.now())
-        if reported != policy:
+        current = with_usability(policy, compiled_policy.unusable, self._clock.now())
+        if current != policy:
             # A conflicting write has its own event, which triggers this again.
             with contextlib.suppress(Conflict, NotFound):
-                await self._client.update_status(reported)
+                await self._client.update_status(current)

@@ -387,8 +387,9 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         await self._client.update_status(after)
         old = {condition.type: condition for condition in before.status.conditions}
         for condition in after.status.conditions:
-            said = old.get(condition.type)
-            if said is None or (said.status, said.reason) != (condition.status, condition.reason):
+            previous = old.get(condition.type)
+            present = condition.status, condition.reason
+            if previous is None or (previous.status, previous.reason) != present:
                 self._record(after, condition)
 
     def _record(self, about: CertificateAuthority, condition: Condition) -> None:

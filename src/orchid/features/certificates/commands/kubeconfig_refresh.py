@@ -1,8 +1,8 @@
 """`orchid kubeconfig refresh FILE`: renew the CA bundle in a kubeconfig.
 
 The bundle of the platform is fetched from the server of the file, with the trust that the file
-already has: a file of the first day gets the authorities of today without a copy from elsewhere. It
-replaces the old one only if the server can be verified with it. Everything else in the file stays.
+already has, so that an old kubeconfig gets the current CAs. The new bundle replaces the old one
+only if the server can be verified with it. Everything else in the file stays.
 """
 
 import base64
@@ -31,22 +31,22 @@ def refresh(file: Path, context: str) -> int:
     if access.insecure or not access.authority:
         why = "does not verify its server" if access.insecure else "trusts the CAs of the system"
         raise Complaint(f"{file} {why}: it has no bundle to renew", USAGE)
-    bundle = _fetched(ServerConnection(access, kubeconfig))
+    bundle = _fetch_bundle(ServerConnection(access, kubeconfig))
     text = _read(file)
     if bundle == access.authority:
         say(f"{file} has the current bundle")
         return 0
-    after = _replaced(text, access.authority, bundle, file)
+    after = _replace_bundle(text, access.authority, bundle, file)
     _require_verified(ServerConnection(replace(access, authority=bundle), kubeconfig), file)
     try:
         write_private(file, after)
     except OSError as error:
         raise Complaint(f"cannot write {file}: {error.strerror}") from None
-    say(f"wrote {file}: {_count(bundle)} trusted, before {_count(access.authority)}")
+    say(f"wrote {file}: {_count(bundle)} (previously {_count(access.authority)})")
     return 0
 
 
-def _fetched(server: ServerConnection) -> bytes:
+def _fetch_bundle(server: ServerConnection) -> bytes:
     """The bundle of the platform, with certificates that can be read."""
     from orchid.kernel.credentials.refusals import Refusal
     from orchid.kernel.credentials.x509 import certificates
@@ -84,7 +84,7 @@ def _read(file: Path) -> bytes:
         raise Complaint(str(refusal), USAGE) from None
 
 
-def _replaced(text: bytes, before: bytes, after: bytes, file: Path) -> bytes:
+def _replace_bundle(text: bytes, before: bytes, after: bytes, file: Path) -> bytes:
     """The file with another bundle; comments and other entries stay as they are."""
     from orchid.kernel.wire.codec import yaml_text
 
@@ -112,4 +112,4 @@ def _authorities(document: Any) -> list[str]:
 
 def _count(bundle: bytes) -> str:
     number = bundle.count(b"-----BEGIN CERTIFICATE-----")
-    return "1 authority is" if number == 1 else f"{number} authorities are"
+    return "1 trusted CA" if number == 1 else f"{number} trusted CAs"

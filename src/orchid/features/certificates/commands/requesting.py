@@ -94,7 +94,7 @@ def new(arguments: argparse.Namespace, server: ServerConnection) -> int:
             key_file.unlink(missing_ok=True)  # created for a request that does not exist
         raise
     if not print_for_programs(arguments.output, answer):
-        verb = "uses" if arguments.key else "made"
+        verb = "uses" if arguments.key else "created"
         say(f"requested {name} from {answer['spec']['signerName']} ({verb} {key_file})")
         remark(f"next: {_decision(server, answer)}, then orchid csr fetch {name}")
         _remark_unknown_signer(server, requested.signer)
@@ -163,7 +163,8 @@ def _authority_for_servers(server: ServerConnection) -> str:
     if signers:
         raise Complaint(f"which signer? choose with --signer: {', '.join(sorted(signers))}", USAGE)
     raise Complaint(
-        "no authority issues to servers yet; make one: orchid ca new web --signer example.com/web",
+        "no authority issues to servers yet; create one: "
+        "orchid ca new web --signer example.com/web",
         USAGE,
     )
 

@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ("place", "let a host get credentials of an account", _place_arguments, _place),
             ("list", "list hosts", no_arguments, _list),
             ("show", "show a host, its certificates and its accounts", _host_argument, _show),
-            ("revoke", "revoke everything that a host has", _revoke_arguments, _revoke),
+            ("revoke", "revoke all credentials of a host", _revoke_arguments, _revoke),
         ),
     )
 

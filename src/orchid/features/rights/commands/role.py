@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("new", "make a role", _new_arguments, _new),
+            ("new", "create a role", _new_arguments, _new),
             ("list", "list the roles that can be granted", _list_arguments, _list),
             ("show", "show what a role allows", _role_argument, _show),
             ("delete", "delete roles", asks(_roles_argument), _delete),
@@ -107,7 +107,7 @@ def _new(arguments: argparse.Namespace, server: ServerConnection) -> int:
     }
     created = server.post(grants.roles(server, arguments.namespace), body)
     if not print_for_programs(arguments.output, created):
-        say(f"made {arguments.role}; give it with: orchid grant {arguments.role} --user NAME")
+        say(f"created {arguments.role}; grant it with: orchid grant {arguments.role} --user NAME")
     return 0
 
 

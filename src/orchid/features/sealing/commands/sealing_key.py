@@ -168,7 +168,7 @@ def retire(arguments: argparse.Namespace, name: str) -> int:
     _write(arguments.file, text)
     now = f"{times.now():%Y-%m-%dT%H:%M:%SZ}"
     say(f"removed {name} from {arguments.file}")
-    remark(f"backups made before {now} need it: {kept} has it; delete it with the last of them")
+    remark(f"backups written before {now} need it: {kept} has it; delete it with the last of them")
     remark("next: remove it from the files of the other servers of the same etcd")
     return 0
 

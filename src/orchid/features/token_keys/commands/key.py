@@ -99,7 +99,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         arguments(action)
         add_flags(action, forms=LIST_FORMS if name == "list" else SHOW_FORMS)
         action.set_defaults(act=act)
-    words = "make a key that signs tokens; no server is asked"
+    words = "create the file of a key that signs tokens, offline"
     making = actions.add_parser("new", help=words, description=f"{words.capitalize()}.")
     making.add_argument("file", type=Path, metavar="FILE", help="where; never overwritten")
     making.set_defaults(act=_new)
@@ -250,7 +250,7 @@ def _new(arguments: argparse.Namespace) -> int:
         raise Complaint(f"{arguments.file} is already there", USAGE)
     key = keys.generate()
     write_secret(arguments.file, key.pem().reveal().encode())
-    say(f"made {arguments.file}: {key.kid}")
+    say(f"created {arguments.file}: {key.kid}")
     name = shlex.quote(str(arguments.file))
     remark(
         f"next: on every server, --service-account-key-file {name} beside the old one; when all "

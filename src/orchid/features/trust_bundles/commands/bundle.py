@@ -128,7 +128,7 @@ def _set(arguments: argparse.Namespace, server: ServerConnection) -> int:
     except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
-        answer, done = server.post(_url(server), _new(arguments, server, text)), "made"
+        answer, done = server.post(_url(server), _new(arguments, server, text)), "created"
     else:
         # With the version that was read, so that no concurrent change is lost.
         spec = {**bundle["spec"], "trustBundle": text}

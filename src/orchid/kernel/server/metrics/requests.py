@@ -107,7 +107,7 @@ class CountedRequests:
 
     def __init__(self, catalog: Catalog, monotonic: Monotonic, pages: Iterable[str] = ()) -> None:
         self._monotonic = monotonic
-        self._resources = frozenset(_paths(catalog.kinds))
+        self._resources = frozenset(_resources(catalog.kinds))
         self._pages = frozenset(pages)
         self._prefixes = tuple(page for page in self._pages if page.endswith("/"))
         self._queued: dict[RequestGroup, list[float]] = {}  # the duration of each
@@ -258,7 +258,7 @@ def user_class(username: str) -> str:
     return "email_id" if "@" in username else "other"
 
 
-def _paths(kinds: Iterable[Kind[Any]]) -> Iterable[tuple[str, str, str, str]]:
+def _resources(kinds: Iterable[Kind[Any]]) -> Iterable[tuple[str, str, str, str]]:
     """Every resource and subresource."""
     for kind in kinds:
         yield kind.group, kind.version, kind.plural, ""
