@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.features.authorities.authorities_metrics import AuthorityEnds
-from orchid.features.authorities.controllers.keep_authorities import KeepAuthorities
+from orchid.features.authorities.controllers.keep_authorities import CLOCK_SECONDS, KeepAuthorities
 from orchid.features.authorities.kinds.certificate_authority import EXPIRING, CertificateAuthority
 from orchid.features.certificates.kinds.certificate_signing_request import (
     CertificateSigningRequest as Request,
@@ -386,6 +386,21 @@ async def test_nothing_is_signed_with_a_key_that_the_status_does_not_show(world:
         assert not (await world.admin.get(Request, "w")).is_issued
         await looked_at(world)
         await world.until_like(Request, "w", condition=lambda one: one.is_issued)
+
+
+@pytest.mark.parametrize("hours", [-2, 24 * 365 * 30])
+async def test_an_authority_out_of_time_is_checked_again_soon(world: Beside, hours: int) -> None:
+    """The clock of the server may be wrong: nothing is issued until it is right again."""
+    await create(world)
+    async with keeper(world) as controller:
+        pause = await controller.reconcile(await world.admin.get(CertificateAuthority, "web"))
+        assert pause is not None
+        assert pause > 60
+        world.clock.ahead = timedelta(hours=hours)
+        authority = await world.admin.get(CertificateAuthority, "web")
+
+        assert await controller.reconcile(authority) == CLOCK_SECONDS
+    assert not (await world.admin.get(CertificateAuthority, "web")).is_ready
 
 
 async def test_expiry_is_reported_in_advance(world: Beside) -> None:

@@ -78,7 +78,7 @@ from orchid.kernel.client.client import DELETED, Client, ListSelection, WatchedC
 from orchid.kernel.credentials.authorities.authority import Authority
 from orchid.kernel.credentials.authorities.hsm import NO_HSM, KeysOfHsm
 from orchid.kernel.credentials.authorities.issuer_chain import refuse_out_of_time, spki_of
-from orchid.kernel.credentials.refusals import Refusal
+from orchid.kernel.credentials.refusals import AuthorityExpired, NotYetAuthority, Refusal
 from orchid.kernel.credentials.x509 import certificates
 from orchid.kernel.runtime.context import ControllerContext
 from orchid.kernel.runtime.declaration import ControllerDeclaration
@@ -100,9 +100,11 @@ from orchid.kernel.wire.struct import replace
 
 LOOK_AGAIN_SECONDS: Final = 30.0  # for a Secret that is not watched
 LONGEST_PAUSE_SECONDS: Final = 3600.0  # in case the clock steps, or an old bundle expires
+CLOCK_SECONDS: Final = 5.0  # while an authority is out of time: the clock may be wrong
 SECONDS_EACH: Final = 0.1  # at most ten authorities are checked per second, however many there are
 HOW_TO_SEAL: Final = "start every server with the same --encryption-provider-config"
 ISSUING: Final = "Issuing"
+OUT_OF_TIME: Final = NotYetAuthority.__name__, AuthorityExpired.__name__
 
 
 class KeepAuthorities(Controller[CertificateAuthority]):
@@ -225,7 +227,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         conditions = ready, *of_certificate(status.certificate, now), *related
         reported = with_conditions(replace(record, status=status), conditions, now)
         await self._report(record, reported)
-        return self._pause(record, status.certificate, now)
+        return self._pause(reported, ready.reason, now)
 
     def _own_certificate(self, authority: CertificateAuthority) -> CertificateAuthorityStatus:
         """The status with the certificate of a key of the authority, or none.
@@ -237,7 +239,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             return authority.status
         return replace(authority.status, certificate=next(filter(None, own), ""))
 
-    def _pause(self, authority: CertificateAuthority, chain: str, now: datetime) -> float:
+    def _pause(self, authority: CertificateAuthority, reason: str, now: datetime) -> float:
         """Seconds until the authority is checked again without an event."""
         is_watched = secret_location(authority, self._naming).namespace == self._home
         key = authority.spec.key
@@ -246,8 +248,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         ):
             is_watched = False  # an HSM may fail, or come back, at any time
         least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
+        if reason in OUT_OF_TIME:
+            least = CLOCK_SECONDS
         pause = max(least, len(self._secret_of) * SECONDS_EACH)
-        moments = (moment - now for moment in turning_points(chain))
+        moments = (moment - now for moment in turning_points(authority.status.certificate))
         return min([pause, *(left.total_seconds() for left in moments if left > timedelta())])
 
     async def _problems(self, authority: CertificateAuthority) -> dict[str, str]:
