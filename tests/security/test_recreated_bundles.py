@@ -2,9 +2,11 @@
 
 import contextlib
 import hashlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from orchid.features.authorities.kinds.certificate_authority import CertificateAuthority
 from orchid.features.objects.kinds.config_map import ConfigMap
 from orchid.features.trust_bundles import stored_edition
 from orchid.features.trust_bundles.editions import PublishedEditions
@@ -15,6 +17,10 @@ from orchid.features.trust_bundles.kinds.published_bundle import (
 from orchid.kernel.runtime.loop import TryAgain
 from orchid.kernel.wire.meta import ObjectMeta
 from orchid.kernel.wire.naming import ORCH
+from tests.unit.features.authorities.test_keep_authorities import KEEPER, create, until_ready
+from tests.unit.features.beside import beside
+
+PUBLISHER = "bundle-publisher"
 
 
 def stored_bundle(uid: str, text: bytes) -> tuple[PublishedBundle, ConfigMap]:
@@ -58,3 +64,31 @@ async def test_another_text_of_the_same_sequence_is_served() -> None:
 
     assert await served_after(earlier, new) == b"new"
     assert await served_after(earlier, (new[0], None)) == b"earlier"
+
+
+async def test_a_bundle_has_no_roots_of_a_deleted_authority(server_files: Path) -> None:
+    """Its trust bundles are collected by the leader, which may take as long as a new one needs.
+
+    Meanwhile another authority of the signer is created, and clients take its bundle for its roots.
+    """
+    async with beside(server_files) as world:
+        await create(world)
+        async with world.running(KEEPER):
+            first = await until_ready(world)
+        await world.admin.delete(CertificateAuthority, "web")
+        await create(world, "next")
+        async with world.running(KEEPER, PUBLISHER):
+            second = await until_ready(world, "next")
+
+            async def published() -> ConfigMap | None:
+                bundle = await world.admin.find(PublishedBundle, "next")
+                if bundle is None or not bundle.status.sequence:
+                    return None
+                name = stored_edition.edition_name("next", bundle.status.sequence)
+                return await world.admin.find(ConfigMap, name, ORCH.system_namespace)
+
+            edition = await world.until(published)
+
+    roots = edition.data[stored_edition.PEM]
+    assert second.status.certificate in roots
+    assert first.status.certificate not in roots

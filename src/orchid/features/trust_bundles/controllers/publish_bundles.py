@@ -81,7 +81,10 @@ class PublishBundles(Controller[PublishedBundle]):
         self._corrections: Corrections[str] = Corrections(
             clock
         )  # by uid of a bundle, or name of a list
-        self.index = TrustBundleIndex()
+        self.index = TrustBundleIndex()  # without bundles of authorities that were deleted
+        self._authorities: set[str] = set()  # uids
+        self._of_authority: dict[str, dict[str, KnownBundle]] = {}  # by uid, and name of the bundle
+        self._owners: dict[str, str] = {}  # uids of authorities, by the name of the bundle
         self._sources: dict[str, frozenset[IndexKey]] = {}  # by the name of the bundle
         self._readers: dict[IndexKey, set[str]] = {}  # names of bundles by index key
         self._platform = platform_bundles(signers)
@@ -106,6 +109,9 @@ class PublishBundles(Controller[PublishedBundle]):
     async def follow(self, start: Start) -> None:
         self.all_indexed.clear()
         self.index.clear()
+        self._authorities.clear()
+        self._of_authority.clear()
+        self._owners.clear()
         self._made = dict(self._platform)
         self._sources.clear()
         self._readers.clear()
@@ -136,23 +142,62 @@ class PublishBundles(Controller[PublishedBundle]):
     ) -> AsyncIterator[Key]:
         bundle = event.object
         keys = set(self.index.keys_of(bundle.name))
-        if event.type == DELETED:
-            self.index.drop(bundle.name)
-        else:
+        known_bundle = None
+        if event.type != DELETED:
             # Up to four thousand certificates take a while.
             anchors = await asyncio.to_thread(anchor_set.read, bundle.spec.trust_bundle)
             known_bundle = KnownBundle(
                 bundle.name, bundle.spec.signer_name, bundle.metadata.labels or {}, anchors
             )
+        owner = self._note_owner(bundle, known_bundle)
+        if known_bundle is not None and (not owner or owner in self._authorities):
             self.index.put(known_bundle)
             keys.update(known_bundle.keys)
-        for name in {name for key in keys for name in self._readers.get(key, ())}:
+        else:
+            self.index.drop(bundle.name)
+        for name in self._reading(keys):
             yield "", name
+
+    def _note_owner(self, bundle: ClusterTrustBundle, indexed: KnownBundle | None) -> str:
+        """The uid of the authority that owns a trust bundle; empty for any other."""
+        if before := self._owners.pop(bundle.name, ""):
+            del self._of_authority[before][bundle.name]
+            if not self._of_authority[before]:
+                del self._of_authority[before]
+        owner = controller_of(bundle.metadata)
+        if indexed is None or owner is None or owner.kind != CertificateAuthority.__name__:
+            return ""
+        self._owners[bundle.name] = owner.uid
+        self._of_authority.setdefault(owner.uid, {})[bundle.name] = indexed
+        return owner.uid
+
+    def _reading(self, keys: Iterable[IndexKey]) -> set[str]:
+        """The names of the published bundles that read from some index keys."""
+        return {name for key in keys for name in self._readers.get(key, ())}
+
+    def _count_authority(self, uid: str, *, exists: bool) -> set[str]:
+        """Index the trust bundles of an authority while it exists; return who reads them.
+
+        When it was deleted, they are collected only later. Meanwhile another authority may have the
+        signer, and its clients must not get these roots.
+        """
+        if exists == (uid in self._authorities):
+            return set()
+        (self._authorities.add if exists else self._authorities.discard)(uid)
+        bundles = self._of_authority.get(uid, {})
+        for bundle in bundles.values():
+            if exists:
+                self.index.put(bundle)
+            else:
+                self.index.drop(bundle.name)
+        return self._reading(key for bundle in bundles.values() for key in bundle.keys)
 
     async def _authority_changed(
         self, event: WatchedChange[CertificateAuthority]
     ) -> AsyncIterator[Key]:
         authority = event.object
+        for name in self._count_authority(authority.metadata.uid, exists=event.type != DELETED):
+            yield "", name
         if authority.is_file:
             return  # its bundle is one of the platform's
         if event.type == DELETED or authority.metadata.deletion_timestamp is not None:
