@@ -129,7 +129,7 @@ class Revoking:
         async with self._lock:
             held = self._held()
             await self._revoke_one(HOLD)
-            await self._revoke_one("keyCompromise")
+            await self._revoke_one("superseded")
             await self._lift_all(held[:1])  # it is on hold already, and good in the end
 
     async def since_backup(self, *, whole_signer: bool) -> None:
@@ -140,7 +140,7 @@ class Revoking:
             await self._surely(lambda: self._issue(stop, SIGNER))
         revoked, held, _ = self.subjects[made:]
         async with self._lock:
-            await self._surely(lambda: self._revoke(revoked, "keyCompromise"))
+            await self._surely(lambda: self._revoke(revoked, "superseded"))
             await self._surely(lambda: self._revoke(held, HOLD))
             before = self._held()
             await self._revoke_one(HOLD)
