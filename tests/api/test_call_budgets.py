@@ -189,7 +189,7 @@ COMMIT = (
 )
 APPROVAL = 231  # of a request for a certificate
 SIGNED = 132  # a certificate of a user; its name and key id may be those of another authority
-HANDED_OUT = 407  # a certificate, put into its request and on record; 20 to verify it with others
+HANDED_OUT = 408  # a certificate, in its request and on record; verified with others, 405
 HANDED_OUT_INSIDE = 400  # the same by the controller that signs
 
 
