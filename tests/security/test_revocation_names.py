@@ -134,3 +134,19 @@ async def test_the_name_of_an_unfetched_certificate_does_not_keep_it_valid(
     async with asyncio.timeout(20):
         while serial not in await revoked_serials(issuing):  # noqa: ASYNC110 -- as any client
             await asyncio.sleep(0.01)
+
+
+async def test_a_wrong_attribute_of_a_certificate_is_named_as_in_the_api(issuing: World) -> None:
+    """With the name of its field in JSON, which is the one that the caller wrote."""
+    await policy(issuing, "*.example.com")
+    leaf, _ = await acme_certificate(await issuing.client(), NAME)
+    record = await record_of(issuing, f"{leaf.serial_number:x}")
+    for field in ("serialNumber", "keySha256", "requestName"):
+        certificate = {"sha256": record["sha256"], field: "00"}
+        body = {"metadata": {"name": "wrong"}, "spec": {"certificate": certificate}}
+
+        answer = await issuing.api.call("POST", REVOCATIONS, body)
+
+        assert answer.status == 422, answer.text
+        (cause,) = answer.json["details"]["causes"]
+        assert cause["field"] == f"spec.certificate.{field}", answer.text

@@ -98,8 +98,9 @@ class CertificateTargets:
             authority_key=record.authority_key,
             key_sha256=record.key.sha256,
         )
-        for field in named.__struct_fields__:
-            expected, actual = getattr(named, field), getattr(certificate, field)
+        fields = zip(named.__struct_fields__, named.__struct_encode_fields__, strict=True)
+        for attribute, field in fields:
+            expected, actual = getattr(named, attribute), getattr(certificate, attribute)
             if expected and expected != actual:
                 text = f"that certificate has {quote(actual)}"
                 refuse(kind, new, invalid(CERTIFICATE / field, expected, text))
