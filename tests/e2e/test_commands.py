@@ -89,7 +89,7 @@ def test_token_is_bound_to_an_object(person: Person, account: str) -> None:
     """A token cannot be bound to a missing object; the server says so."""
     refused = person.types("token", account, "--bound-to", "secret/none", code=1)
 
-    assert refused.stderr == 'orchid: secrets "none" not found\n'
+    assert refused.stderr.endswith('builder: secrets "none" not found\n')
     assert refused.stdout == ""
 
 

@@ -170,7 +170,7 @@ def test_a_key_is_added_and_retired_by_commands_while_the_server_runs(tmp_path: 
     assert early.returncode == 1
     assert "values of secrets are sealed with it" in early.stderr
     assert retired.returncode == 0, retired.stderr
-    assert "backups made before" in retired.stderr
+    assert "backups written before" in retired.stderr
     assert "key1" not in file.read_text()
     assert "key1" in (data / "encryption.yaml.key1").read_text()
     assert (data / "encryption.yaml.key1").stat().st_mode & 0o777 == 0o600

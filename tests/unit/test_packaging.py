@@ -41,21 +41,6 @@ def test_install_takes_a_directory_with_a_space() -> None:
     assert "$(PREFIX)" not in re.sub(r'"[^"]*"', "", recipe)
 
 
-def test_quick_leaves_out_tests_that_exist() -> None:
-    """A path that was moved is left out no more, and two minutes become ten."""
-    recipe = subprocess.run(
-        ["make", "--dry-run", "quick"],
-        cwd=DEPLOY.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    ignored = re.findall(r"--ignore (\S+)", recipe)
-
-    assert ignored
-    assert [path for path in ignored if not (DEPLOY.parent / path).exists()] == []
-
-
 def test_what_the_readme_leaves_behind_is_not_committed() -> None:
     """Keys, tokens, kubeconfigs and certificates."""
     ignored = (DEPLOY.parent / ".gitignore").read_text().splitlines()

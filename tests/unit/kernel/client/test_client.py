@@ -286,7 +286,7 @@ async def test_connections_are_kept_and_replaced_when_the_server_dropped_them(
     await client.find(ConfigMap, "a", "default")
     (second,) = transport._idle
     assert first is second
-    first._writer.transport.abort()
+    first._stream._writer.transport.abort()
     await client.find(ConfigMap, "a", "default")
     await listener.drain(0.0)
     with pytest.raises(CallFailed):
