@@ -31,7 +31,7 @@ async def test_revocation_lists_do_not_follow_the_status_of_records(world: Besid
     async with world.running("csrsigning"):
         marked, unmarked = await issued(world, "marked"), await issued(world, "unmarked")
     async with world.running("revocation-marker"):
-        await revoke(world, "unmarked", "keyCompromise")
+        await revoke(world, "unmarked", "cessationOfOperation")
         serial = f"{unmarked.serial_number:x}"
         await world.until_like(
             IssuedCertificate, serial, condition=lambda one: bool(one.status.revoked)
